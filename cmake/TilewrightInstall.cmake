@@ -1,0 +1,2 @@
+# The installed tree and its exported package.
+include_guard()

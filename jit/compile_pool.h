@@ -1,0 +1,42 @@
+/// Persistent compile workers: processes (posix_spawn of `tilewright-compile-worker`) with a
+/// deadline and a memory cap each, recycled after a number of compiles. A crash, a hang or an
+/// exhausted memory of one costs one candidate and is a typed error.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+
+#include "jit/compiler.h"
+
+namespace tilewright::jit {
+
+struct CompilePoolOptions {
+  int workers = 0;  ///< 0: one per core
+  std::chrono::milliseconds deadline{60'000};
+  std::size_t memory_bytes = std::size_t{4} << 30;
+  int compiles_per_worker = 500;
+  std::string worker_path;   ///< empty: next to this executable
+  std::string nvrtc_path;    ///< as Compiler::open takes it
+};
+
+/// Thread-safe.
+class CompilePool {
+ public:
+  static Result<std::unique_ptr<CompilePool>> start(HeaderSet headers, CompilePoolOptions options);
+  virtual ~CompilePool() = default;
+
+  /// Queued; equal sources in flight join one compile. Errors: kCompile, kHang, kOutOfMemory,
+  /// kCrash.
+  virtual std::shared_future<Result<Image>> submit(Source source, CompileOptions options) = 0;
+  Result<Image> compile(Source source, CompileOptions options) {
+    return submit(std::move(source), std::move(options)).get();
+  }
+  virtual Digest digest(const Source& source, const CompileOptions& options) const = 0;
+  virtual const std::string& nvrtc_version() const = 0;
+  /// How many compiles have been run (not joined, not refused).
+  virtual std::size_t compiles() const = 0;
+};
+
+}  // namespace tilewright::jit

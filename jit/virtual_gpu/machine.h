@@ -1,0 +1,125 @@
+/// The executing half of the virtual GPU: device memory, PTX programs, launches. The driver API
+/// (driver_api.cpp and its neighbours) stands on it and adds contexts, streams, events and times.
+///
+///   ptx/       text -> ptx::Module (parser, with lines)          knows nothing of execution
+///   program    ptx::Module -> decoded, slot-allocated kernels
+///   execute/   warps, blocks, scheduler, instruction handlers
+///   memory     allocations, their bounds and states
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/image.h"
+#include "jit/result.h"
+
+namespace tilewright::vgpu {
+
+enum class FaultKind : std::uint8_t {
+  kOutOfBounds = 1,
+  kMisaligned,
+  kIllegalInstruction,
+  kTimeout,
+  kBarrier,  ///< threads wait for what cannot come
+  kTrap,
+};
+
+/// Why a launch failed. `report` is the whole text for people.
+struct Fault {
+  FaultKind kind = FaultKind::kOutOfBounds;
+  std::string kernel;
+  int ptx_line = 0;
+  std::array<unsigned, 3> block{}, thread{};
+  std::uint64_t address = 0;
+  std::string report;
+};
+
+/// Device memory. Addresses are stable and unlike host addresses; between allocations lie gaps that
+/// are never valid. Thread-safe.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  static std::unique_ptr<Memory> create(std::uint64_t capacity_bytes);
+
+  /// Aligned to 512 bytes. Errors: kOutOfMemory.
+  virtual Result<std::uint64_t> allocate(std::uint64_t bytes) = 0;
+  virtual Result<void> free(std::uint64_t address) = 0;
+  /// Host view of [address, address + bytes), or null where that is not within one allocation.
+  virtual void* at(std::uint64_t address, std::uint64_t bytes) = 0;
+  virtual std::uint64_t used() const = 0;
+  virtual std::uint64_t capacity() const = 0;
+};
+
+struct KernelInfo {
+  std::string name;
+  struct Parameter {
+    int offset = 0, size = 0, alignment = 1;
+  };
+  std::vector<Parameter> parameters;
+  int parameter_bytes = 0;
+  int static_shared_bytes = 0;
+  int local_bytes = 0;
+  int max_threads = 1024;  ///< .maxntid / .reqntid
+  jit::KernelResources resources;  ///< from the PTX's resource comment; estimated without one
+};
+
+/// A module: PTX of one or more kernels, decoded. Module-scope variables live in `memory`.
+class Program {
+ public:
+  virtual ~Program() = default;
+  /// Errors: kUnsupported names the instruction and its PTX line; kInvalidArgument a syntax error.
+  static Result<std::shared_ptr<Program>> load(std::string_view ptx, Memory& memory);
+
+  virtual const KernelInfo* find(std::string_view kernel) const = 0;
+  virtual std::vector<std::string> kernels() const = 0;
+};
+
+/// Of the blocks executed (not extrapolated).
+struct Counters {
+  std::uint64_t blocks = 0, blocks_executed = 0;
+  std::uint64_t warp_instructions = 0;
+  std::uint64_t fma_warps = 0;      ///< f32 add, mul, fma; f16x2 and bf16x2 likewise
+  std::uint64_t integer_warps = 0;  ///< integer, logic, conversion, predicate
+  std::uint64_t special_warps = 0;  ///< ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh (16 lanes a clock)
+  std::uint64_t f64_warps = 0;
+  std::uint64_t memory_warps = 0;   ///< loads, stores, atomics of any space
+  std::uint64_t global_loads = 0, global_stores = 0;  ///< warp-wide requests
+  std::uint64_t global_load_sectors = 0, global_store_sectors = 0;  ///< of 32 bytes, per request
+  std::uint64_t global_load_bytes = 0, global_store_bytes = 0;      ///< asked for by lanes
+  /// Distinct 32-byte sectors that the executed blocks touched: what DRAM has to move at least.
+  std::uint64_t distinct_load_sectors = 0, distinct_store_sectors = 0;
+  std::uint64_t shared_requests = 0, shared_wavefronts = 0;  ///< wavefronts - requests: conflicts
+  std::uint64_t local_requests = 0;
+  std::uint64_t atomics = 0;
+  std::uint64_t barriers = 0;  ///< per warp
+};
+
+struct Launch {
+  const Program* program = nullptr;
+  std::string kernel;
+  std::array<unsigned, 3> grid{1, 1, 1}, block{1, 1, 1};
+  unsigned dynamic_shared_bytes = 0;
+  std::vector<std::byte> parameters;  ///< laid out as KernelInfo::parameters says
+  std::uint64_t sample_blocks = 0;    ///< 0: all; else corners first, then chosen from `seed`
+  std::uint64_t seed = 1;
+  double deadline_s = 0;  ///< host seconds; 0: none
+  int threads = 1;        ///< host threads that blocks are spread over
+  bool count = true;      ///< counters (sectors, wavefronts, ...) are kept
+};
+
+struct Outcome {
+  std::optional<Fault> fault;
+  Counters counters;
+  std::vector<std::uint64_t> executed;  ///< linear block indices, when sampled
+};
+
+/// Runs a launch to its end. Same launch, same memory contents: same results and counters (atomics
+/// on floats excepted when threads > 1).
+Outcome execute(Memory& memory, const Launch& launch);
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,54 @@
+/// Is what the kernels wrote the operator? Two of the four parts of the contract (docs/adr): exact
+/// small integers, and random-normal data within a probabilistic bound.
+///
+/// Inputs are private copies; outputs and workspace are poisoned before each run; redzones around
+/// every tensor are checked after.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "jit/driver.h"
+#include "jit/launch.h"
+#include "templates/operator/operator.h"
+
+namespace tilewright::search {
+
+enum class DataKind : std::uint8_t { kInteger = 1, kNormal = 2, kAdversarial = 3 };
+
+struct VerifySettings {
+  bool integer = true;
+  bool normal = true;
+  bool adversarial = false;
+  std::int64_t max_elements = 4096;  ///< of each output that are compared; all if it has no more
+};
+
+struct Verification {
+  bool verified = false;
+  std::int64_t elements = 0;      ///< compared, over all data kinds and outputs
+  std::int64_t total_elements = 0;
+  double error = 0;      ///< largest |got - want|
+  double tolerance = 0;  ///< the bound at that element
+  double worst_ratio = 0;  ///< largest |got - want| / bound, over all elements; <= 1 when verified
+  bool sampled = false;  ///< blocks or elements were chosen, not all
+};
+
+/// Runs the plan of `op` at `bindings` on `context` once per data kind and compares with the
+/// evaluator. Errors: kWrongResult names output, element, data kind, value seen, value wanted and
+/// bound; whatever the launch fails with.
+/// `sample_blocks`: on the virtual GPU, blocks per launch; 0: all.
+struct VerifyJob {
+  const templates::Operator* op = nullptr;
+  templates::Bindings bindings;
+  const jit::LoadedPlan* plan = nullptr;
+  VerifySettings settings;
+  std::uint64_t seed = 1;
+  std::uint64_t sample_blocks = 0;
+  std::map<std::string, std::int64_t> displacement;
+};
+Result<Verification> verify(const jit::Context& context, const VerifyJob& job);
+
+}  // namespace tilewright::search
