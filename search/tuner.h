@@ -17,14 +17,17 @@
 #include "jit/compile_pool.h"
 #include "jit/device.h"
 #include "search/measure/measurer.h"
+#include "search/measure/statistics.h"
+#include "search/partition.h"
 #include "templates/families/family.h"
 #include "templates/operator/operator.h"
 
 namespace tilewright::search {
 
 struct TuneBudget {
-  int evaluations = 64;  ///< candidates over all groups; failures consume it
-  double seconds = 0;    ///< 0: no limit
+  int evaluations = 64;  ///< candidates over all groups; failures and recalled trials consume it
+  /// 0: no limit. Candidates are started for three quarters of it; the rest is for the leaders.
+  double seconds = 0;
 };
 
 struct TuneRequest {
@@ -36,6 +39,11 @@ struct TuneRequest {
   MeasureSettings measure;
   VerifySettings verify;
   std::filesystem::path spaces;  ///< empty: the installed configs/spaces
+  /// Empty: templates::families().
+  std::vector<const templates::Family*> families;
+  /// templates::generator_digest of the headers that the pool compiles with: part of trial ids.
+  Digest generator;
+  int leaders = 3;  ///< partitions that are measured whole, beside the baseline
 };
 
 struct CandidateReport {
@@ -52,22 +60,23 @@ struct CandidateReport {
 
 struct GroupReport {
   std::vector<std::string> statements;  ///< as printed
+  std::vector<int> indices;             ///< of the statements in the operator
   Digest digest;
   CandidateReport best;  ///< failure set: no candidate of this group survived
+  /// Saved against computing the same statements as the unfused partition does.
   std::int64_t bytes_moved = 0, bytes_saved = 0;
+  std::string bound_by;       ///< the resource that binds: of the sample, else of the cost model
+  double bound_fraction = 0;  ///< of that resource's ceiling, at most 1
 };
 
 struct PartitionReport {
   std::vector<GroupReport> groups;
-  double sum_us = 0;              ///< of the groups' best times
-  std::optional<Sample> whole;    ///< measured end to end, for the leaders
-  Verification verification;      ///< of the whole
+  double sum_us = 0;             ///< of the groups' times
+  std::optional<Sample> whole;   ///< measured end to end, for the leaders and the baseline
+  std::optional<Error> failure;  ///< of the whole
+  Verification verification;     ///< of the whole
+  bool safe_configs = false;     ///< the baseline: every group with its family's safe config
   std::int64_t bytes_moved = 0, bytes_saved = 0;  ///< saved against the unfused partition
-};
-
-struct IllegalFusion {
-  std::vector<std::string> statements;
-  std::string reason;  ///< every family's, with its name
 };
 
 struct TuneReport {
@@ -75,11 +84,14 @@ struct TuneReport {
   jit::DeviceInfo device;
   std::vector<PartitionReport> partitions;  ///< best first
   std::vector<IllegalFusion> illegal;
-  int choice = -1;  ///< index into partitions
+  int choice = -1;  ///< index into partitions; -1: none was found (interrupted, or all failed)
   Sample choice_sample;
-  std::string baseline_name;  ///< "unfused defaults", "cublaslt"
+  bool choice_verified = false;
+  int baseline_partition = -1;  ///< index into partitions; it may be the choice
+  std::string baseline_name;    ///< "unfused defaults", "cublaslt"
   Sample baseline;
-  double margin = 0;  ///< (baseline - choice) / baseline, from the interleaved samples
+  double margin = 0;         ///< (baseline - choice) / baseline, from the interleaved samples
+  Interval margin_interval;  ///< equal ends: modelled, no noise
   bool better_beyond_noise = false;
   int tried = 0;
   std::map<std::string, int> failed;  ///< by to_string(ErrorCode)
@@ -87,9 +99,16 @@ struct TuneReport {
   double seconds = 0;
   bool interrupted = false;
 
-  /// What the choice launches, ready to be stored: whole plan and its images.
+  /// What the choice launches, ready to be stored: the whole plan, the same groups and configs for
+  /// tensors of any alignment, and the images of both. Empty where choice is -1.
   jit::Plan plan;
+  jit::Plan narrow;
+  std::optional<Error> narrow_failure;  ///< why `narrow` is empty: it did not compile, or was wrong
   std::vector<std::shared_ptr<const jit::Image>> images;
+
+  std::uint64_t seed = 0;
+  std::string nvrtc_version;
+  Digest generator;
 };
 
 struct TuneProgress {
@@ -110,6 +129,8 @@ struct TuneHooks {
 };
 
 /// Synchronous. A stop keeps what was found: the report says interrupted and holds the best so far.
+/// A candidate that fails is in the report; errors are what ends a tune: a space that is wrong, an
+/// operator that no family can do, a device that is gone.
 Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, Measurer& measurer,
                         const TuneHooks& hooks = {}, std::stop_token stop = {});
 

@@ -1,0 +1,36 @@
+/// Between the tuner and the cache: what a tune found as an entry of a record, and its trials as
+/// what a store journals. Used by whoever owns a store (the command line, the daemon); the tuner
+/// itself knows none.
+#pragma once
+
+#include <string>
+
+#include "cache/record.h"
+#include "cache/store.h"
+#include "search/tuner.h"
+
+namespace tilewright::search {
+
+/// The plan, its narrow twin and the evidence. chosen_for is the shape that was tuned.
+/// Errors: kNotFound when the report has no choice, kInvalidArgument when it was not verified.
+Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& request);
+
+/// Images first, then the record, so that a record never names an image that is not there.
+Result<void> store_report(cache::Store& store, const TuneReport& report,
+                          const TuneRequest& request);
+
+/// Hooks that recall from and journal to `store`; the caller adds `progress`. Trials of another
+/// generator, device, shape or way of measuring have other ids. `store` outlives the hooks.
+TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
+                     const jit::DeviceInfo& device);
+
+/// Digest of all that a trial's outcome depends on: group, family, config, generator, device, shape,
+/// and how it is verified and measured. The seed is not among it.
+std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
+                     const std::string& family, const templates::Config& config);
+
+/// The body of a StoredTrial. Errors: kCorrupt.
+std::string trial_body(const CandidateReport& candidate);
+Result<CandidateReport> parse_trial_body(const std::string& body);
+
+}  // namespace tilewright::search

@@ -1,0 +1,26 @@
+/// What `tilewright tune` prints: a TuneReport as text for people and as one JSON object.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "search/tuner.h"
+
+namespace tilewright::search {
+
+/// For each partition its groups: family and config, registers, shared memory, spills, time with
+/// spread, whether measured or modelled, the resource that binds and at what fraction of its
+/// ceiling, bytes saved by fusion, error against tolerance; then choice, baseline and margin; then
+/// the candidates: tried, failed, and why.
+std::string to_text(const TuneReport& report);
+
+/// `problem`, `device` {name, virtual}, `partitions` [{groups [{statements, family, config,
+/// registers, shared_bytes, spill_bytes, time_us, spread_us, error, tolerance, ...}], ...}],
+/// `choice` {partition, time_us, spread_us, time_kind, verified}, `baseline`, `margin`,
+/// `candidates` {tried, failed {reason: count}}, `seconds`, ...
+nlohmann::json to_json(const TuneReport& report);
+
+/// "measured" or "modelled".
+std::string_view time_kind(const Sample& sample);
+
+}  // namespace tilewright::search

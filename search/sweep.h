@@ -1,0 +1,80 @@
+/// A sweep: the operators of a model at many sizes, tuned one after the other, so that the cache is
+/// full before the model is served.
+///
+/// What is to be done is a list that follows from the arguments; what is done is journaled in a
+/// manifest, one JSON line per problem, so that a sweep that was interrupted goes on where it was.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "search/tuner.h"
+#include "templates/operator/parse.h"
+
+namespace tilewright::search {
+
+struct SweepOptions {
+  std::vector<std::filesystem::path> models;  ///< configs/models/*.yaml
+  std::vector<std::int64_t> tokens{1, 16, 256};
+  std::vector<int> tensor_parallel{1};
+  std::filesystem::path operators;  ///< the folder with the operators' files
+};
+
+struct SweepProblem {
+  std::string title;  ///< "llama-3.1-8b swiglu M=16 tp=1"
+  std::string model;
+  std::shared_ptr<const templates::Operator> op;
+  templates::Bindings bindings;
+  /// Of operator and shape: problems that models have in common are tuned once.
+  Digest digest;
+};
+
+/// In the order of the arguments: models, then tp, then operators, then tokens.
+/// Errors: kInvalidArgument with file and line, e.g. for a size that tp does not divide.
+Result<std::vector<SweepProblem>> plan_sweep(const SweepOptions& options);
+
+struct SweepItem {
+  std::string title;
+  Digest digest;
+  enum class State { kPending, kTuned, kKept, kFailed } state = State::kPending;  ///< kKept: before
+  std::string error;                                                              ///< kFailed
+  std::string choice;  ///< "2 kernels", configs
+  double time_us = 0, baseline_us = 0, margin = 0;
+  std::string time_kind;
+  int tried = 0, failed = 0;
+  double seconds = 0;
+};
+
+struct SweepReport {
+  std::vector<SweepItem> items;  ///< one per problem
+  double seconds = 0;
+  bool interrupted = false;
+};
+
+struct SweepProgress {
+  std::size_t done = 0, total = 0;
+  double seconds = 0, eta_seconds = 0;
+  std::string current;
+};
+
+struct SweepHooks {
+  /// Tunes one problem and stores what it finds.
+  std::function<Result<TuneReport>(const SweepProblem&)> tune;
+  std::function<void(const SweepProgress&)> progress;
+};
+
+/// `manifest`: made if it is not there; problems that it says are tuned are kept, failed ones are
+/// tried again. A torn last line (a crash) is ignored. Empty path: nothing is remembered.
+/// A problem that fails does not end the sweep. Errors: kIo; kCorrupt names the manifest's line.
+Result<SweepReport> run_sweep(const std::vector<SweepProblem>& problems,
+                              const std::filesystem::path& manifest, const SweepHooks& hooks,
+                              std::stop_token stop = {});
+
+std::string to_text(const SweepReport& report);
+std::string to_json_text(const SweepReport& report);  ///< one object
+
+}  // namespace tilewright::search
