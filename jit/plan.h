@@ -94,9 +94,17 @@ Result<void> check(const Plan& plan);
 /// One plan of groups that run in order. A tensor that an earlier group outputs and a later one
 /// reads, and that is not among `outputs`, becomes an intermediate in the workspace; scratch of
 /// different groups shares the same bytes, intermediates do not.
+/// Inputs come in the order of their first use, outputs as in `outputs`.
+/// Errors: kInvalidArgument: two groups disagree about a tensor, or run in the wrong order.
 Result<Plan> join(std::span<const Plan> groups, std::span<const std::string> outputs);
 
-/// FlatBuffers bytes (jit/plan.fbs); unpack verifies them. Errors: kCorrupt.
+/// The plan with its inputs and outputs replaced by `arguments` (as plan_tensors(op) lists those of
+/// an operator): their order is then that of a launch, and inputs that no group reads are there too.
+/// Errors: kInvalidArgument: the plan has another argument, or another idea of one.
+Result<Plan> with_arguments(Plan plan, std::span<const PlanTensor> arguments);
+
+/// FlatBuffers bytes (jit/plan.fbs). Unpack verifies their form, and nothing that check() does.
+/// Errors: kCorrupt.
 std::string pack(const Plan& plan);
 Result<Plan> unpack_plan(std::string_view bytes);
 
