@@ -73,7 +73,7 @@ class Reader {
     if (result)
       out = *result;
     else
-      error_ = with_context(std::move(result.error()), at_);
+      error_ = with_context(std::move(result.error()), place());
   }
   template <typename Visit>
   void each(const char* member, Visit visit) {
@@ -122,8 +122,9 @@ class Reader {
     at_ = where_.empty() ? member : fmt::format("{}.{}", where_, member);
     return &*value;
   }
+  std::string place() const { return at_.empty() ? "plan" : "plan " + at_; }
   Error message(std::string text) const {
-    return {ErrorCode::kInvalidArgument, fmt::format("plan {}: {}", at_, text), {}};
+    return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", place(), text), {}};
   }
   void wrong(const json& seen, std::string_view wanted) {
     if (at_.empty()) at_ = where_;
