@@ -2,7 +2,10 @@
 /// else, so that a kernel that faults or hangs costs one candidate.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "jit/driver.h"
 #include "search/measure/trial.h"
@@ -17,19 +20,34 @@ class Measurer {
   /// An Error means that nothing can be measured any more (no device, no worker program); what goes
   /// wrong with the trial is in TrialResult::failure.
   virtual Result<TrialResult> run(const Trial& trial) = 0;
+  /// Leaders against the baseline: each is verified, then all are timed in turns (A B C, A B C, ...)
+  /// `rounds` times, so that drift of clocks and temperature meets all of them alike. times_us of the
+  /// samples are pairs by index. One that fails drops out; the others go on. The deadlines of the
+  /// trials add up. Results come in the order of `trials`, which are of one problem.
+  virtual Result<std::vector<TrialResult>> run_interleaved(std::span<const Trial> trials,
+                                                           int rounds) = 0;
 };
 
-/// Runs trials on `context` in this process.
+/// Runs trials on `context` in this process. A fault loses the context: after one, every further
+/// trial fails with kDeviceLost. A hang is noticed on the virtual GPU only.
 std::unique_ptr<Measurer> measure_here(std::shared_ptr<jit::Context> context);
 
 struct MeasureProcessOptions {
   jit::DriverOptions driver;
   int ordinal = 0;
   std::string worker_path;  ///< empty: `tilewright-measure-worker` next to this executable
+  /// Put before the worker's own arguments: for a program that is its own worker.
+  std::vector<std::string> worker_arguments;
+  std::filesystem::path runtime_folder;  ///< of leases; empty: jit::runtime_folder()
+  /// JSON lines (journal.h): the id of each trial before it starts, and that it ended. What was
+  /// started and never ended when the process or the host went down is the culprit. Empty: none.
+  std::filesystem::path journal;
+  double start_deadline_s = 60;  ///< until the worker has opened the device
 };
 
 /// Starts the worker, and starts it again after each crash, hang or sticky error. Holds the lease
-/// of the device (a lock file with the owner's pid) meanwhile; errors: kBusy names the holder.
+/// of a real device (lease.h) meanwhile; errors: kBusy names the holder. A virtual device is private
+/// to its process and needs no lease.
 Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions options);
 
 }  // namespace tilewright::search

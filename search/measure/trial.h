@@ -17,12 +17,12 @@
 namespace tilewright::search {
 
 struct MeasureSettings {
-  int repeats = 20;             ///< timed launches, at most
-  double budget_ms = 100;       ///< device time of the timed launches, at most
-  bool graph = false;           ///< replay a captured graph instead of stream launches
-  bool cold_l2 = true;          ///< flush L2 before each timed launch
-  double deadline_s = 20;       ///< wall time of the whole trial: then the process is killed
-  double cut_off_us = 0;        ///< stop early once the median is surely above this; 0: never
+  int repeats = 20;                  ///< timed launches, at most
+  double budget_ms = 100;            ///< device time of the timed launches, at most
+  bool graph = false;                ///< replay a captured graph instead of stream launches
+  bool cold_l2 = true;               ///< flush L2 before each timed launch
+  double deadline_s = 20;            ///< wall time of the whole trial: then the process is killed
+  double cut_off_us = 0;             ///< stop early once the median is surely above this; 0: never
   std::uint64_t sample_blocks = 24;  ///< on the virtual GPU; 0: all blocks
 };
 
@@ -44,6 +44,10 @@ struct Trial {
 struct Sample {
   double time_us = 0, spread_us = 0;
   int count = 0;
+  /// Every timed launch, in the order in which they ran: what paired tests need (statistics.h). Of
+  /// an interleaved run, index r is round r, of every plan.
+  std::vector<double> times_us;
+  bool cut_off = false;   ///< given up early: surely slower than MeasureSettings::cut_off_us
   bool modelled = false;  ///< by the virtual GPU, not measured
   bool cold_l2 = true, graph = false;
   std::string bound_by;       ///< modelled: the resource that binds the longest launch
@@ -55,6 +59,7 @@ struct TrialResult {
   std::optional<Error> failure;  ///< typed; empty if verified (and timed if asked)
   Verification verification;
   Sample sample;
+  double seconds = 0;  ///< wall time that the trial took, restart of the worker included
 };
 
 }  // namespace tilewright::search

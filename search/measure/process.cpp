@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "jit/locations.h"
+#include "search/measure/journal.h"
+#include "search/measure/lease.h"
+#include "search/measure/measurer.h"
+#include "search/measure/worker_process.h"
+
+namespace tilewright::search {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Images that a worker may hold before it is told to forget them: a long tune has thousands.
+constexpr std::size_t kMaximumImages = 512;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The trials that the journal says are running, for as long as this lives.
+class JournaledTrials {
+ public:
+  JournaledTrials(Journal* journal, std::span<const Trial> trials)
+      : journal_(journal), trials_(trials) {}
+  Result<void> start() {
+    if (!journal_) return {};
+    for (const Trial& trial : trials_) TILEWRIGHT_TRY(journal_->started(trial.id));
+    return {};
+  }
+  Result<void> end() {
+    if (!journal_) return {};
+    for (const Trial& trial : trials_) TILEWRIGHT_TRY(journal_->ended(trial.id));
+    return {};
+  }
+
+ private:
+  Journal* journal_;
+  std::span<const Trial> trials_;
+};
+
+class ProcessMeasurer final : public Measurer {
+ public:
+  ProcessMeasurer(MeasureProcessOptions options, WorkerProcess worker, std::optional<Lease> lease,
+                  std::optional<Journal> journal)
+      : options_(std::move(options)),
+        lease_(std::move(lease)),
+        journal_(std::move(journal)),
+        device_(worker.device()),
+        worker_(std::move(worker)) {}
+
+  const jit::DeviceInfo& device() const override { return device_; }
+
+  Result<TrialResult> run(const Trial& trial) override {
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results, measure({&trial, 1}, 0));
+    return std::move(results.front());
+  }
+
+  Result<std::vector<TrialResult>> run_interleaved(std::span<const Trial> trials,
+                                                   int rounds) override {
+    if (trials.empty()) return std::vector<TrialResult>();
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results,
+                                measure(trials, std::max(rounds, 1)));
+    if (!took_worker_along(results)) return results;
+    return without_culprits(trials, rounds);
+  }
+
+ private:
+  static bool took_worker_along(std::span<const TrialResult> results) {
+    return std::any_of(results.begin(), results.end(), [](const TrialResult& result) {
+      return result.failure && (result.failure->code == ErrorCode::kCrash ||
+                                result.failure->code == ErrorCode::kHang ||
+                                result.failure->code == ErrorCode::kFault ||
+                                result.failure->code == ErrorCode::kDeviceLost);
+    });
+  }
+
+  // One of them lost the worker or its context, and the others' samples with it: who fails alone is
+  // out, and the others are measured together once more.
+  Result<std::vector<TrialResult>> without_culprits(std::span<const Trial> trials, int rounds) {
+    std::vector<TrialResult> results(trials.size());
+    std::vector<Trial> sound;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(results[i], run(trials[i]));
+      if (results[i].failure) continue;
+      sound.push_back(trials[i]);
+      places.push_back(i);
+    }
+    if (sound.empty()) return results;
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> again,
+                                measure(sound, std::max(rounds, 1)));
+    for (std::size_t i = 0; i < sound.size(); ++i) results[places[i]] = std::move(again[i]);
+    return results;
+  }
+
+  Result<std::vector<TrialResult>> measure(std::span<const Trial> trials, int rounds) {
+    const auto begin = Clock::now();
+    if (!worker_) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(worker_, WorkerProcess::start(options_));
+    }
+    JournaledTrials journaled(journal_ ? &*journal_ : nullptr, trials);
+    TILEWRIGHT_TRY(journaled.start());
+    double deadline_s = 0;
+    for (const Trial& trial : trials) deadline_s += trial.measure.deadline_s;
+    std::vector<TrialResult> results = ask(trials, rounds, deadline_s);
+    for (TrialResult& result : results) result.seconds = seconds_since(begin);
+    TILEWRIGHT_TRY(journaled.end());
+    return results;
+  }
+
+  std::vector<TrialResult> ask(std::span<const Trial> trials, int rounds, double deadline_s) {
+    auto reply = worker_->ask(request(trials, rounds), deadline_in(deadline_s));
+    if (!reply) {
+      worker_.reset();
+      Error error = std::move(reply.error());
+      if (error.code == ErrorCode::kHang)
+        error.message =
+            fmt::format("no end within {} s: the measuring worker was killed", deadline_s);
+      return all_failed(trials, error);
+    }
+    const wire::RanT* ran = reply->body.AsRan();
+    if (!ran || ran->results.size() != trials.size()) {
+      worker_.reset();
+      return all_failed(trials, {ErrorCode::kInternal, "the measuring worker answered nonsense"});
+    }
+    std::vector<TrialResult> results;
+    for (const auto& result : ran->results) results.push_back(from_wire(*result));
+    if (ran->lost) worker_.reset();
+    return results;
+  }
+
+  wire::FrameT request(std::span<const Trial> trials, int rounds) {
+    wire::RunT run;
+    run.rounds = rounds;
+    run.forget = worker_->images().size() > kMaximumImages;
+    if (run.forget) worker_->images().clear();
+    for (const Trial& trial : trials) {
+      for (const auto& image : trial.images) {
+        if (worker_->images().insert(image->digest).second)
+          run.images.push_back(std::make_unique<wire::ImageT>(to_wire(*image)));
+      }
+      run.trials.push_back(std::make_unique<wire::TrialT>(to_wire(trial)));
+    }
+    wire::FrameT frame;
+    frame.body.Set(std::move(run));
+    return frame;
+  }
+
+  static std::vector<TrialResult> all_failed(std::span<const Trial> trials, const Error& error) {
+    std::vector<TrialResult> results;
+    for (const Trial& trial : trials) results.push_back({.id = trial.id, .failure = error});
+    return results;
+  }
+
+  MeasureProcessOptions options_;
+  std::optional<Lease> lease_;
+  std::optional<Journal> journal_;
+  jit::DeviceInfo device_;
+  std::optional<WorkerProcess> worker_;  // none: started again when it is needed
+};
+
+// What a lease is named after: as the driver counts devices, under the mask that it counts them by.
+std::string lease_name(const MeasureProcessOptions& options) {
+  return std::to_string(options.ordinal);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions options) {
+  std::optional<Journal> journal;
+  if (!options.journal.empty()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(journal, Journal::open(options.journal));
+  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(WorkerProcess worker, WorkerProcess::start(options));
+  std::optional<Lease> lease;
+  if (!worker.device().virtual_gpu) {
+    const auto folder =
+        options.runtime_folder.empty() ? jit::runtime_folder() : options.runtime_folder;
+    TILEWRIGHT_ASSIGN_OR_RETURN(lease, Lease::take(folder, lease_name(options)));
+  }
+  return std::make_unique<ProcessMeasurer>(std::move(options), std::move(worker), std::move(lease),
+                                           std::move(journal));
+}
+
+}  // namespace tilewright::search
