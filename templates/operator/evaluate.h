@@ -24,9 +24,10 @@ struct HostTensor {
 
 /// One element of one output, beside what an error bound needs.
 struct Reference {
-  double value = 0;      ///< before rounding to the output's dtype
-  double magnitude = 0;  ///< bound c sqrt(K) u * magnitude: sum |a b| carried through the statements
-  double rounding = 0;   ///< absolute error that permitted roundings of intermediates may add
+  double value = 0;  ///< before rounding to the output's dtype
+  double magnitude =
+      0;                ///< bound c sqrt(K) u * magnitude: sum |a b| carried through the statements
+  double rounding = 0;  ///< absolute error that permitted roundings of intermediates may add
 };
 
 class Evaluator {
@@ -45,7 +46,8 @@ class Evaluator {
 
   /// Chosen elements, by linear row-major index. Cost: what those elements need, with rows that
   /// several of them need (norms, softmax) computed once.
-  Result<std::vector<Reference>> elements(std::size_t output, std::span<const std::int64_t> indices);
+  Result<std::vector<Reference>> elements(std::size_t output,
+                                          std::span<const std::int64_t> indices);
 
  private:
   struct State;

@@ -35,33 +35,58 @@ using Shape = std::vector<Dim>;
 
 enum class Op : std::uint8_t {
   // two or three operands, broadcast as numpy does (a dimension of static 1 stretches)
-  kAdd, kSub, kMul, kDiv, kMax, kMin,
-  kLess, kLessEqual, kGreater, kGreaterEqual, kEqual, kNotEqual,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMax,
+  kMin,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kEqual,
+  kNotEqual,
   kSelect,  ///< select(condition, a, b)
   // one operand, element by element
-  kNeg, kExp, kLog, kSqrt, kRsqrt, kTanh, kSigmoid, kRelu, kSilu, kGeluErf, kGeluTanh,
-  kClamp,   ///< attributes low, high
-  kCast,    ///< attribute dtype
+  kNeg,
+  kExp,
+  kLog,
+  kSqrt,
+  kRsqrt,
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kSilu,
+  kGeluErf,
+  kGeluTanh,
+  kClamp,  ///< attributes low, high
+  kCast,   ///< attribute dtype
   // over the last axis
-  kReduceSum, kReduceMax, kReduceMean,  ///< the axis stays, with extent 1
+  kReduceSum,
+  kReduceMax,
+  kReduceMean,  ///< the axis stays, with extent 1
   kSoftmax,
   kRmsNorm,    ///< rmsnorm(x, gain), attribute eps
   kLayerNorm,  ///< layernorm(x, gain, bias), attribute eps
   // last two axes; leading ones are batch and must agree or be static 1
-  kMatmul,  ///< attributes transpose_a, transpose_b
+  kMatmul,    ///< attributes transpose_a, transpose_b
   kConstant,  ///< attribute value; shape []
 };
 
 std::string_view to_string(Op op);  ///< "add", "gelu_tanh", "reduce_sum", as written in YAML
 std::optional<Op> parse_op(std::string_view name);
 
-bool is_pointwise(Op op);  ///< element by element, select, cast, constants
+int arity(Op op);           ///< number of operands
+bool is_comparison(Op op);  ///< two operands, a bool result
+bool is_commutative(Op op);
+bool is_pointwise(Op op);      ///< element by element, select, cast, constants
 bool is_row_reduction(Op op);  ///< reduce, softmax and norms
 
 struct Attributes {
-  double low = 0, high = 0;  ///< clamp
-  double eps = 0;            ///< norms
-  double value = 0;          ///< constants
+  double low = 0, high = 0;   ///< clamp
+  double eps = 0;             ///< norms
+  double value = 0;           ///< constants
   DType dtype = DType::kF32;  ///< cast
   bool transpose_a = false, transpose_b = false;
 
@@ -101,9 +126,13 @@ struct Output {
   ValueId value = 0;
   DType dtype = DType::kF32;  ///< storage; the value is rounded to it when stored
   std::vector<Dim> strides;   ///< as of inputs
+  SourceLocation at;
 };
 
 enum class Accuracy : std::uint8_t { kExact = 1, kDefault = 2, kFast = 3 };
+
+std::string_view to_string(Accuracy accuracy);  ///< "exact", "default", "fast"
+std::optional<Accuracy> parse_accuracy(std::string_view name);
 
 /// What the caller demands of the result.
 struct Numerics {
@@ -123,6 +152,7 @@ struct Operator {
   std::vector<Output> outputs;
   DType intermediate = DType::kF32;  ///< storage of values that a partition has to store
   Numerics numerics;
+  SourceLocation at;
 
   const Value& value(ValueId id) const { return values.at(static_cast<std::size_t>(id)); }
   /// The statement that makes the value; null for an input.
@@ -135,6 +165,12 @@ struct Operator {
 
 /// Values of the dynamic dimensions.
 using Bindings = std::map<std::string, std::int64_t>;
+
+/// "[M, 4096]".
+std::string to_string(const Shape& shape);
+
+/// A statement as in the YAML, with its operands' names; constants are written in place.
+std::string print(const Operator& op, const Statement& statement);
 
 /// Extents of a shape under bindings. Errors: kInvalidArgument names the missing dimension.
 Result<std::vector<std::int64_t>> extents(const Shape& shape, const Bindings& bindings);

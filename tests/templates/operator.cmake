@@ -1,0 +1,5 @@
+# The operator language and its evaluator.
+tilewright_test(operator_test LABELS unit
+  SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/operator_file_test.cpp
+  LIBRARIES tilewright::operator tilewright::jit_core)
