@@ -5,15 +5,18 @@
 ///     reads it, or both read it);
 ///   - are convex: nothing outside the group lies between two of its statements;
 ///   - are accepted by a family at least.
-/// Constants belong to every group that reads them. The groups of a partition can be ordered so that
-/// each runs after those that it reads from.
+/// What crosses from one group to another is stored, so the result of a comparison cannot. Constants
+/// belong to every group that reads them. The groups of a partition can be ordered so that each runs
+/// after those that it reads from.
 ///
 /// Limits: 64 statements besides constants, and kMaxSets sets that hang together are looked at,
 /// smaller ones first, so that long operators lose their largest fusions and nothing else
 /// (`truncated` says so).
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,10 +28,11 @@
 namespace tilewright::search {
 
 inline constexpr std::size_t kMaxSets = 20'000;
+inline constexpr std::size_t kMaxStates = 4'096;
 
 struct Group {
-  std::vector<int> statements;  ///< indices into the operator's, ascending, with their constants
-  std::uint64_t mask = 0;       ///< the same without constants, by place among the others
+  std::vector<int> statements;  ///< indices into the operator's, ascending, without constants
+  std::uint64_t mask = 0;       ///< the same, by place among the statements that are no constants
   templates::Operator op;       ///< as an operator of its own
   Digest digest;                ///< of `op`: equal groups are tuned once
   std::vector<const templates::Family*> families;  ///< that accept it
@@ -39,7 +43,7 @@ struct IllegalFusion {
   std::string reason;  ///< every family's, with its name
 };
 
-/// Indices into PartitionSpace::groups, in an order in which they can run.
+/// Indices into PartitionSpace::groups(), in an order in which they can run.
 using Partition = std::vector<int>;
 
 class PartitionSpace {
@@ -59,8 +63,9 @@ class PartitionSpace {
   const Partition& unfused() const { return unfused_; }
 
   /// The k partitions of least cost, best first, where the cost of a partition is the sum over its
-  /// groups. Groups of infinite cost are not used. Exact; ties go to fewer groups, then to the order
-  /// of groups().
+  /// groups, to 1/1024. Groups of infinite cost are not used. Ties go to fewer groups, then to the
+  /// order of groups(). Exact, unless more than kMaxStates sets of statements of one size can come
+  /// first (very wide operators): then the costliest of these are given up.
   using GroupCost = std::function<double(const Group&)>;
   std::vector<Partition> best(std::size_t k, const GroupCost& cost) const;
 
@@ -70,11 +75,21 @@ class PartitionSpace {
   Result<std::int64_t> bytes_saved(const Group& group, const templates::Bindings& bindings) const;
 
  private:
-  void find_unfused();
+  void find_groups(std::span<const templates::Family* const> families);
+  Result<void> find_unfused();
+  std::uint64_t outside_reads(std::uint64_t mask) const;
+  bool convex(std::uint64_t mask) const;
+  std::vector<int> statements_of(std::uint64_t mask) const;
+  int group_of(std::uint64_t mask) const;  ///< index into groups_, or -1
+  Partition in_order(std::vector<int> groups) const;
+
   templates::Operator op_;
-  std::vector<int> nodes_;             ///< statements besides constants
-  std::vector<std::uint64_t> before_;  ///< by node: the nodes that it reads from
-  std::vector<Group> groups_;
+  std::vector<int> nodes_;              ///< the statements that are no constants
+  std::vector<std::uint64_t> reads_;    ///< by node: nodes whose results it reads
+  std::vector<std::uint64_t> behind_;   ///< by node: all that it depends on
+  std::vector<std::uint64_t> near_;     ///< by node: nodes that it shares a value with
+  std::vector<Group> groups_;           ///< smaller ones first
+  std::map<std::uint64_t, int> index_;  ///< mask to group
   std::vector<IllegalFusion> illegal_;
   Partition unfused_;
   bool truncated_ = false;
@@ -83,6 +98,9 @@ class PartitionSpace {
 /// The statements of a group as they are printed in an operator's body.
 std::vector<std::string> statement_texts(const templates::Operator& op,
                                          const std::vector<int>& statements);
+
+/// "9830 B", "12.5 kB", "117.4 MB".
+std::string bytes_text(std::int64_t bytes);
 
 /// For people and golden files: the groups with their families, all partitions (`limit` at most),
 /// the fusions that are illegal and why. With bindings: bytes moved and saved.

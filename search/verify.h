@@ -28,12 +28,12 @@ struct VerifySettings {
 
 struct Verification {
   bool verified = false;
-  std::int64_t elements = 0;      ///< compared, over all data kinds and outputs
+  std::int64_t elements = 0;  ///< compared, over all data kinds and outputs
   std::int64_t total_elements = 0;
-  double error = 0;      ///< largest |got - want|
-  double tolerance = 0;  ///< the bound at that element
+  double error = 0;        ///< largest |got - want|
+  double tolerance = 0;    ///< the bound at that element
   double worst_ratio = 0;  ///< largest |got - want| / bound, over all elements; <= 1 when verified
-  bool sampled = false;  ///< blocks or elements were chosen, not all
+  bool sampled = false;    ///< blocks or elements were chosen, not all
 };
 
 /// Runs the plan of `op` at `bindings` on `context` once per data kind and compares with the
