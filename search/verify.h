@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,5 +52,30 @@ struct VerifyJob {
   std::map<std::string, std::int64_t> displacement;
 };
 Result<Verification> verify(const jit::Context& context, const VerifyJob& job);
+
+/// What the trials of one problem share: input data, references, device buffers. One thread at a
+/// time; keep it no longer than the context.
+class VerifySession {
+ public:
+  /// Of `job`: op (kept by reference), bindings, seed and displacement; plan and settings come with
+  /// each call.
+  static Result<std::unique_ptr<VerifySession>> create(const jit::Context& context,
+                                                       const VerifyJob& job);
+  virtual ~VerifySession() = default;
+
+  virtual Result<Verification> verify(const jit::LoadedPlan& plan, const VerifySettings& settings,
+                                      std::uint64_t sample_blocks) = 0;
+
+  /// Each plan on the session's buffers, whose inputs are random-normal data: to be timed. They share
+  /// inputs, outputs and workspace. Valid until the session's next call.
+  struct Ready {
+    jit::PreparedLaunch launch;
+    CUdeviceptr workspace = 0;
+  };
+  virtual Result<std::vector<Ready>> ready(std::span<const jit::LoadedPlan* const> plans) = 0;
+
+  /// Of the bytes of all inputs of a data kind: that two machines verify with the same data.
+  virtual Result<Digest> input_digest(DataKind kind) = 0;
+};
 
 }  // namespace tilewright::search
