@@ -73,9 +73,10 @@ class VerifySession {
     CUdeviceptr workspace = 0;
   };
   virtual Result<std::vector<Ready>> ready(std::span<const jit::LoadedPlan* const> plans) = 0;
-
-  /// Of the bytes of all inputs of a data kind: that two machines verify with the same data.
-  virtual Result<Digest> input_digest(DataKind kind) = 0;
 };
+
+/// Of the first bytes (64 KiB at most) of every input of every data kind of job.settings: that two
+/// machines verify with the same data. Needs no device.
+Result<Digest> input_digest(const VerifyJob& job);
 
 }  // namespace tilewright::search

@@ -38,6 +38,9 @@ struct Trial {
   bool timed = true;
   /// Bytes to displace each tensor's base by from a 256-byte boundary, by name.
   std::map<std::string, std::int64_t> displacement;
+  /// input_digest of the data that it is to be verified with, so that a machine that would make
+  /// other data of the same seed refuses; empty: not checked.
+  Digest inputs;
 };
 
 /// Medians in microseconds, with their spread (half the interquartile range).

@@ -90,6 +90,7 @@ wire::TrialT to_wire(const Trial& trial) {
   out.measure = to_wire(trial.measure);
   out.timed = trial.timed;
   out.displacement = entries_of(trial.displacement);
+  out.inputs = std::make_unique<wire::Digest>(trial.inputs.high, trial.inputs.low);
   return out;
 }
 
@@ -116,6 +117,7 @@ Result<Trial> from_wire(const wire::TrialT& trial, const ImageLookup& images) {
   if (trial.measure) out.measure = settings_from(*trial.measure);
   out.timed = trial.timed;
   out.displacement = map_of(trial.displacement);
+  if (trial.inputs) out.inputs = digest_from(*trial.inputs);
   return out;
 }
 
@@ -225,6 +227,23 @@ std::unique_ptr<wire::ErrorT> to_wire(const Error& error) {
 
 Error from_wire(const wire::ErrorT& error) {
   return {static_cast<ErrorCode>(error.code), error.message, error.detail};
+}
+
+std::string pack_image(const jit::Image& image) {
+  flatbuffers::FlatBufferBuilder builder;
+  const wire::ImageT table = to_wire(image);
+  builder.Finish(wire::Image::Pack(builder, &table));
+  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+Result<jit::Image> unpack_image(std::string_view bytes) {
+  const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  flatbuffers::Verifier verifier(data, bytes.size());
+  if (bytes.size() < 8 || !verifier.VerifyBuffer<wire::Image>(nullptr))
+    return fail(corrupt(fmt::format("{} bytes that are no image", bytes.size())));
+  wire::ImageT image;
+  flatbuffers::GetRoot<wire::Image>(data)->UnPackTo(&image);
+  return from_wire(image);
 }
 
 std::string pack_frame(const wire::FrameT& frame) {

@@ -28,6 +28,9 @@ TrialResult from_wire(const wire::ResultT& result);
 std::unique_ptr<wire::ErrorT> to_wire(const Error& error);
 Error from_wire(const wire::ErrorT& error);
 
+std::string pack_image(const jit::Image& image);
+Result<jit::Image> unpack_image(std::string_view bytes);
+
 std::string pack_frame(const wire::FrameT& frame);
 /// Errors: kCorrupt.
 Result<wire::FrameT> unpack_frame(std::string_view bytes);

@@ -1,0 +1,34 @@
+/// One trial after the other in this process: loaded, verified, timed. What trials of the same
+/// problem share (input data, references, buffers) is kept from one to the next.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "jit/driver.h"
+#include "search/measure/trial.h"
+
+namespace tilewright::search {
+
+/// One thread at a time.
+class TrialRunner {
+ public:
+  explicit TrialRunner(std::shared_ptr<jit::Context> context);
+  ~TrialRunner();
+
+  /// What goes wrong is in TrialResult::failure. A real kernel that never ends never returns.
+  TrialResult run(const Trial& trial);
+  /// As Measurer::run_interleaved.
+  std::vector<TrialResult> run_interleaved(std::span<const Trial> trials, int rounds);
+
+  /// A kernel faulted, or the device has gone: the context is of no further use.
+  bool lost() const;
+  const jit::DeviceInfo& device() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tilewright::search
