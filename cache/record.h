@@ -31,7 +31,8 @@ struct Entry {
   jit::Plan plan;
   /// The same groups for unaligned tensors; launched where `plan.legal` does not hold. May be empty.
   jit::Plan narrow;
-  std::vector<std::string> groups;  ///< "simt_gemm block_m=64 ...", in order: configs describe themselves
+  std::vector<std::string>
+      groups;  ///< "simt_gemm block_m=64 ...", in order: configs describe themselves
   Evidence evidence;
 
   bool operator==(const Entry&) const = default;
@@ -48,14 +49,25 @@ struct Record {
   const Entry* nearest(const templates::Bindings& bindings) const;
   /// Adds it, replacing the entry with equal chosen_for.
   void put(Entry entry);
+  /// Digests of the images that its plans launch, each once.
+  std::vector<Digest> images() const;
+
+  bool operator==(const Record&) const = default;
 };
 
-/// FlatBuffers with a version and a checksum. Errors: kCorrupt. A version that is not ours is
-/// nullopt: a miss.
+/// Digests of the images that a plan launches, each once, in order of first use.
+std::vector<Digest> images_of(const jit::Plan& plan);
+
+/// The form that pack writes. Another one is a miss, never an error.
+inline constexpr std::uint32_t kRecordVersion = 1;
+
+/// FlatBuffers (wire.fbs) behind a version and a checksum. Errors: kCorrupt. A version that is not
+/// ours is nullopt: a miss.
 std::string pack(const Record& record);
 Result<std::optional<Record>> unpack_record(std::string_view bytes);
 
-/// One line of JSON, and back.
+/// One line of JSON, and back. Errors: kInvalidArgument names the field, the value seen and the one
+/// wanted.
 std::string to_json(const Record& record);
 Result<Record> record_from_json(std::string_view line);
 

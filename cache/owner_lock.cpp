@@ -1,0 +1,72 @@
+#include "cache/owner_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tilewright::cache {
+namespace {
+
+std::string read_holder(int file) {
+  char text[64] = {};
+  ssize_t length = pread(file, text, sizeof text - 1, 0);
+  std::string holder(text, length > 0 ? std::size_t(length) : 0);
+  while (!holder.empty() && holder.back() == '\n') holder.pop_back();
+  return holder;
+}
+
+}  // namespace
+
+Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string_view what) {
+  OwnerLock lock;
+  lock.file_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock.file_ < 0) {
+    int error = errno;
+    return fail(error == EACCES ? ErrorCode::kPermission : ErrorCode::kIo,
+                fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(error)));
+  }
+  while (flock(lock.file_, LOCK_EX | LOCK_NB) != 0) {
+    int error = errno;
+    if (error == EINTR) continue;
+    if (error != EWOULDBLOCK) {
+      return fail(ErrorCode::kIo,
+                  fmt::format("{}: cannot be locked: {}", file.string(), std::strerror(error)));
+    }
+    // The holder writes its pid right after it has the lock.
+    std::string holder;
+    for (int wait = 0; wait < 50 && holder.empty(); ++wait) {
+      holder = read_holder(lock.file_);
+      if (holder.empty()) usleep(1000);
+    }
+    return fail(ErrorCode::kBusy, fmt::format("{} is in use by process {}", what,
+                                              holder.empty() ? "unknown" : holder));
+  }
+  std::string self = fmt::format("{}\n", getpid());
+  if (ftruncate(lock.file_, 0) != 0 ||
+      pwrite(lock.file_, self.data(), self.size(), 0) != ssize_t(self.size())) {
+    return fail(ErrorCode::kIo,
+                fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+  }
+  return lock;
+}
+
+OwnerLock::OwnerLock(OwnerLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+
+OwnerLock& OwnerLock::operator=(OwnerLock&& other) noexcept {
+  std::swap(file_, other.file_);
+  return *this;
+}
+
+OwnerLock::~OwnerLock() {
+  if (file_ < 0) return;
+  // Emptied while still held, so that the next holder's pid is never taken for ours.
+  (void)!ftruncate(file_, 0);
+  close(file_);
+}
+
+}  // namespace tilewright::cache

@@ -1,0 +1,26 @@
+/// One owner per store: a file that its owner holds locked, with the owner's pid in it, so that who
+/// comes second can say who was first. The lock is flock's: it goes with the process, however that
+/// ends, and the file stays.
+#pragma once
+
+#include <filesystem>
+
+#include "jit/result.h"
+
+namespace tilewright::cache {
+
+class OwnerLock {
+ public:
+  /// Makes `file`. Errors: kBusy names `what` and the pid of the holder; kIo, kPermission.
+  static Result<OwnerLock> take(const std::filesystem::path& file, std::string_view what);
+
+  OwnerLock() = default;
+  OwnerLock(OwnerLock&& other) noexcept;
+  OwnerLock& operator=(OwnerLock&& other) noexcept;
+  ~OwnerLock();
+
+ private:
+  int file_ = -1;
+};
+
+}  // namespace tilewright::cache

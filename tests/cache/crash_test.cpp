@@ -1,0 +1,176 @@
+// What a kill, a power failure and another version leave behind.
+
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+#include <rocksdb/iostats_context.h>
+#include <rocksdb/perf_level.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <random>
+
+#include "cache/rocks_columns.h"
+#include "cache/store.h"
+#include "tests/cache/samples.h"
+
+namespace tilewright::cache {
+namespace {
+
+using namespace testing;  // NOLINT: the samples of this folder
+namespace fs = std::filesystem;
+
+/// In a child: trials, images and records for ever, each number written to `done` once it is stored.
+[[noreturn]] void write_for_ever(const fs::path& folder, int done) {
+  auto opened = open_rocks_store({folder});
+  if (!opened) _exit(1);
+  Store& store = **opened;
+  for (int i = 1;; ++i) {
+    if (!store.put_trial({"trial " + std::to_string(i), std::string(500, 'x')})) _exit(2);
+    if (i % 10 == 0) {
+      if (!store.put_image(sample_image(i, 20'000)) || !store.put(sample_record(i))) _exit(3);
+    }
+    if (write(done, &i, sizeof i) != sizeof i) _exit(4);
+  }
+}
+
+TEST(Crash, WhatWasAcknowledgedSurvivesKillAtRandomPoints) {
+  TemporaryFolder folder;
+  std::mt19937 random{42};
+  for (int round = 0; round < 5; ++round) {
+    int pipe_ends[2];
+    ASSERT_EQ(pipe(pipe_ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+      close(pipe_ends[0]);
+      write_for_ever(folder.path(), pipe_ends[1]);
+    }
+    close(pipe_ends[1]);
+    int last = 0, number = 0;
+    int until = 20 + int(random() % 300);
+    while (last < until && read(pipe_ends[0], &number, sizeof number) == sizeof number)
+      last = number;
+    kill(child, SIGKILL);
+    while (read(pipe_ends[0], &number, sizeof number) == sizeof number) last = number;
+    close(pipe_ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+    ASSERT_GE(last, until);
+
+    auto store = value_of(open_rocks_store({folder.path()}));
+    for (int i = 1; i <= last; ++i) {
+      auto trial = value_of(store->trial("trial " + std::to_string(i)));
+      ASSERT_TRUE(trial) << i << " of " << last;
+      ASSERT_EQ(trial->body.size(), 500u);
+      if (i % 10 == 0) {
+        ASSERT_EQ(value_of(store->get(sample_record(i).key)), sample_record(i)) << i;
+        ASSERT_TRUE(value_of(store->image(sample_digest(i)))) << i;
+      }
+    }
+  }
+}
+
+/// A copy of the files as they are now stands in for the disk after a power failure: nothing was
+/// closed or flushed. What the kernel has not written back is in it too; that the log was synced
+/// shows in the next test.
+TEST(Crash, ACopyOfTheFilesRightAfterAPutHoldsTheRecordAndItsImages) {
+  TemporaryFolder folder, copy;
+  auto store = value_of(open_rocks_store({folder.path()}));
+  for (int i = 1; i <= 3; ++i) {
+    must(store->put_image(sample_image(i, 50'000)));
+    must(store->put(sample_record(i)));
+    fs::path target = copy.path() / std::to_string(i);
+    fs::copy(folder.path(), target, fs::copy_options::recursive);
+    auto copied = value_of(open_rocks_store({target}));
+    for (int j = 1; j <= i; ++j) {
+      EXPECT_EQ(value_of(copied->get(sample_record(j).key)), sample_record(j));
+      EXPECT_TRUE(value_of(copied->image(sample_digest(j))));
+    }
+  }
+}
+
+TEST(Crash, RecordsAreSyncedAndTrialsAreNot) {
+  TemporaryFolder folder;
+  auto store = value_of(open_rocks_store({folder.path()}));
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableTime);
+  auto synced_ns = [&](const std::function<void()>& write) {
+    rocksdb::get_iostats_context()->Reset();
+    write();
+    return rocksdb::get_iostats_context()->fsync_nanos;
+  };
+  EXPECT_EQ(synced_ns([&] { must(store->put_trial({"a", "{}"})); }), 0u);
+  EXPECT_EQ(synced_ns([&] { must(store->put_image(sample_image(1))); }), 0u);
+  EXPECT_GT(synced_ns([&] { must(store->put(sample_record(1))); }), 0u);
+  EXPECT_GT(synced_ns([&] { must(store->update(sample_record(1).key, [](Record&) {})); }), 0u);
+  EXPECT_GT(synced_ns([&] { must(store->erase(sample_record(1).key.problem)); }), 0u);
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable);
+}
+
+TEST(Crash, ATornTailOfTheLogCostsOnlyTheTail) {
+  TemporaryFolder folder, copy;
+  auto store = value_of(open_rocks_store({folder.path()}));
+  must(store->put(sample_record(1)));
+  auto log_size = [&] {
+    std::uintmax_t size = 0;
+    fs::path log;
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+      if (entry.path().extension() == ".log" && entry.file_size() >= size) {
+        size = entry.file_size();
+        log = entry.path();
+      }
+    }
+    return std::pair(log, size);
+  };
+  auto [log, before] = log_size();
+  must(store->put(sample_record(2)));
+  auto after = log_size().second;
+  ASSERT_GT(after, before);
+  std::mt19937 random{7};
+  for (int i = 0; i < 10; ++i) {
+    fs::path target = copy.path() / std::to_string(i);
+    fs::copy(folder.path(), target, fs::copy_options::recursive);
+    fs::resize_file(target / fs::relative(log, folder.path()),
+                    before + random() % (after - before));
+    auto torn = value_of(open_rocks_store({target}));
+    EXPECT_EQ(value_of(torn->get(sample_record(1).key)), sample_record(1));
+    EXPECT_EQ(value_of(torn->get(sample_record(2).key)), std::nullopt);
+  }
+}
+
+TEST(Crash, AnotherSchemaIsLeftAloneAndAStoreIsBegunBesideIt) {
+  TemporaryFolder folder;
+  { value_of(open_rocks_store({folder.path()})); }
+  {
+    auto columns = value_of(RocksColumns::open(folder.path()));
+    ASSERT_TRUE(columns->db().Put({}, columns->meta, "schema", "999").ok());
+  }
+  {
+    auto store = value_of(open_rocks_store({folder.path()}));
+    must(store->put(sample_record(1)));
+  }
+  EXPECT_TRUE(fs::exists(folder.path() / "v1-2"));
+  auto store = value_of(open_rocks_store({folder.path()}));
+  EXPECT_EQ(value_of(store->get(sample_record(1).key)), sample_record(1));
+}
+
+TEST(Crash, ARecordOfAnotherVersionIsAMissAndIsOverwritten) {
+  TemporaryFolder folder;
+  Record record = sample_record(1);
+  {
+    auto columns = value_of(RocksColumns::open(folder.path()));
+    std::string packed = pack(record);
+    packed[4] = 99;
+    ASSERT_TRUE(
+        columns->db().Put({}, columns->records, key_bytes(record.key.problem), packed).ok());
+  }
+  auto store = value_of(open_rocks_store({folder.path()}));
+  EXPECT_EQ(value_of(store->get(record.key)), std::nullopt);
+  must(store->update(record.key, [&](Record& fresh) {
+    EXPECT_TRUE(fresh.entries.empty());
+    fresh = record;
+  }));
+  EXPECT_EQ(value_of(store->get(record.key)), record);
+}
+
+}  // namespace
+}  // namespace tilewright::cache

@@ -1,0 +1,227 @@
+#include "cache/record.h"
+
+#include <gtest/gtest.h>
+
+#include "cache/base64.h"
+#include "cache/envelope.h"
+#include "cache/image_codec.h"
+#include "tests/cache/samples.h"
+
+namespace tilewright::cache {
+namespace {
+
+using namespace testing;  // NOLINT: the samples of this folder
+
+TEST(Record, FindsTheNarrowestEntryThatHolds) {
+  Record record;
+  for (auto [image, low, high] : {std::tuple{1, 1, 1024}, {2, 16, 16}, {3, 2048, 4096}})
+    record.put(sample_entry(image, low, high));
+  struct Case {
+    std::int64_t m;
+    int image;  ///< 0: a miss
+  };
+  for (Case c : {Case{0, 0}, Case{1, 1}, Case{15, 1}, Case{16, 2}, Case{17, 1}, Case{1024, 1},
+                 Case{1025, 0}, Case{2048, 3}, Case{4096, 3}, Case{4097, 0}}) {
+    const Entry* found = record.find({{"M", c.m}});
+    ASSERT_EQ(found != nullptr, c.image != 0) << c.m;
+    if (!found) continue;
+    EXPECT_EQ(found->plan.launches[0].image, sample_digest(c.image)) << c.m;
+  }
+}
+
+TEST(Record, AMissingBindingIsAMiss) { EXPECT_EQ(sample_record().find({{"N", 4}}), nullptr); }
+
+TEST(Record, TheNearestEntryIsNearestInRatios) {
+  Record record;
+  EXPECT_EQ(record.nearest({{"M", 1}}), nullptr);
+  record.put(sample_entry(1, 1, 16));
+  record.put(sample_entry(2, 1000, 2000));
+  struct Case {
+    std::int64_t m;
+    int image;
+  };
+  // 100 is nearer to 16 (x6) than to 1000 (x10); 300 the other way round.
+  for (Case c : {Case{0, 1}, Case{16, 1}, Case{100, 1}, Case{300, 2}, Case{100000, 2}})
+    EXPECT_EQ(record.nearest({{"M", c.m}})->plan.launches[0].image, sample_digest(c.image)) << c.m;
+}
+
+TEST(Record, PutReplacesTheEntryChosenForTheSameSizes) {
+  Record record = sample_record();
+  record.put(sample_entry(5, 17, 1024));
+  ASSERT_EQ(record.entries.size(), 2u);
+  EXPECT_EQ(record.entries[1].plan.launches[0].image, sample_digest(5));
+  record.put(sample_entry(6, 18, 1024));
+  EXPECT_EQ(record.entries.size(), 3u);
+}
+
+TEST(Record, NamesEachImageOnce) {
+  Record record = sample_record(1);
+  record.entries[1].plan.launches.push_back(record.entries[0].plan.launches[0]);
+  EXPECT_EQ(record.images(), (std::vector<Digest>{sample_digest(1), sample_digest(1001),
+                                                  sample_digest(2), sample_digest(1002)}));
+}
+
+TEST(Record, ComesBackFromItsBytes) {
+  Record record = sample_record();
+  record.entries[1].narrow = {};
+  auto back = value_of(unpack_record(pack(record)));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(*back, record);
+}
+
+TEST(Record, OfAnotherVersionIsAMiss) {
+  std::string bytes = pack(sample_record());
+  bytes[4] = 99;
+  EXPECT_EQ(value_of(unpack_record(bytes)), std::nullopt);
+}
+
+TEST(Record, EveryFlippedByteIsNoticed) {
+  std::string bytes = pack(sample_record());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i >= 4 && i < 8) continue;  // the version: a miss
+    std::string flipped = bytes;
+    flipped[i] = char(flipped[i] ^ 0x40);
+    auto back = unpack_record(flipped);
+    ASSERT_FALSE(back) << "byte " << i;
+    ASSERT_EQ(back.error().code, ErrorCode::kCorrupt) << "byte " << i;
+  }
+}
+
+TEST(Record, EveryTruncationIsNoticed) {
+  std::string bytes = pack(sample_record());
+  for (std::size_t length = 0; length < bytes.size(); length += 7)
+    ASSERT_FALSE(unpack_record(bytes.substr(0, length))) << length;
+}
+
+TEST(Record, BytesWithAValidChecksumAndNoSenseAreRefusedByTheVerifier) {
+  std::string payload = pack(sample_record()).substr(sizeof(Envelope));
+  std::mt19937 random{1};
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string nonsense = payload;
+    for (int j = 0; j < 4; ++j) nonsense[random() % nonsense.size()] = char(random());
+    // Must not crash; a flip inside a number or a text is not for the verifier to see.
+    if (!unpack_record(seal("TWR", kRecordVersion, nonsense))) ++refused;
+  }
+  EXPECT_GT(refused, 200);
+}
+
+TEST(Record, RefusesWithTheReason) {
+  struct Case {
+    std::string bytes, message;
+  };
+  std::string good = pack(sample_record());
+  for (const Case& c :
+       {Case{"", "record has 0 bytes, expected an envelope of 24"},
+        Case{pack(sample_image(1)), "record does not begin with 'TWR'"},
+        Case{seal("TWR", kRecordVersion, "nonsense"), "record is not what its schema says"}}) {
+    auto back = unpack_record(c.bytes);
+    ASSERT_FALSE(back);
+    EXPECT_EQ(back.error().message, c.message);
+  }
+}
+
+TEST(Record, ComesBackFromItsJson) {
+  Record record = sample_record();
+  record.entries[1].narrow = {};
+  std::string line = to_json(record);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_EQ(value_of(record_from_json(line)), record);
+}
+
+TEST(Record, JsonIsRefusedWithTheFieldAndTheValue) {
+  std::string good = to_json(sample_record());
+  auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  struct Case {
+    std::string json, message;
+  };
+  for (const Case& c : {
+           Case{"{", "record is not JSON"},
+           Case{"[1]", "record is [1], expected an object"},
+           Case{"{}", "record has no field 'problem'"},
+           Case{replaced("\"device_name\":\"NVIDIA H200\"", "\"device_name\":200"),
+                "record.device_name is 200, expected a string"},
+           Case{replaced("\"virtual\":false", "\"virtual\":\"no\""),
+                "record.virtual is \"no\", expected true or false"},
+           Case{replaced("\"margin\":0.375", "\"margin\":null"),
+                "record.entries.evidence.margin is null, expected a number"},
+           Case{replaced("\"tried\":12", "\"tried\":99999999999"),
+                "record.entries.evidence.tried is 99999999999, expected an integer of 32 bits"},
+           Case{replaced("\"time_kind\":\"measured\"", "\"time_kind\":\"guessed\""),
+                "record.entries.evidence.time_kind is \"guessed\", expected measured or modelled"},
+           Case{replaced("\"generator\":\"", "\"generator\":\"xyz"),
+                "record.generator: digest is 'xyz" + sample_digest(-1).hex() +
+                    "', expected 32 hexadecimal digits"},
+       }) {
+    auto back = record_from_json(c.json);
+    ASSERT_FALSE(back) << c.message;
+    EXPECT_EQ(back.error().message, c.message);
+    EXPECT_EQ(back.error().code, ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(Image, ComesBackFromItsBytes) {
+  jit::Image image = sample_image(3);
+  auto back = value_of(unpack_image(pack(image)));
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(same(*back, image));
+  std::string bytes = pack(image);
+  bytes[4] = 99;
+  EXPECT_EQ(value_of(unpack_image(bytes)).has_value(), false);
+  bytes[4] = char(kImageVersion);
+  bytes[200] = char(bytes[200] ^ 1);
+  EXPECT_FALSE(unpack_image(bytes));
+}
+
+TEST(Base64, FollowsTheVectorsOfRfc4648) {
+  for (auto [plain, coded] : {std::pair{"", ""},
+                              {"f", "Zg=="},
+                              {"fo", "Zm8="},
+                              {"foo", "Zm9v"},
+                              {"foob", "Zm9vYg=="},
+                              {"fooba", "Zm9vYmE="},
+                              {"foobar", "Zm9vYmFy"}}) {
+    EXPECT_EQ(base64_encode(plain), coded);
+    EXPECT_EQ(value_of(base64_decode(coded)), plain);
+  }
+  std::string all;
+  for (int i = 0; i < 256; ++i) all += char(i);
+  EXPECT_EQ(value_of(base64_decode(base64_encode(all))), all);
+  EXPECT_EQ(base64_decode("Zg=").error().message,
+            "base64 has 3 characters, expected a multiple of 4");
+  EXPECT_EQ(base64_decode("Z\ng=").error().message, "base64 has byte 0x0a at offset 1");
+  EXPECT_EQ(base64_decode("=Zg=").error().message, "base64 has byte 0x3d at offset 0");
+}
+
+TEST(Key, ForgetsNamesAndKeepsWhatKernelsDependOn) {
+  auto rename = [](std::string text) {
+    for (char& letter : text) {
+      if (letter == 'x') letter = 'z';
+      if (letter == 'M') letter = 'T';
+    }
+    return text;
+  };
+  templates::Operator op = sample_operator();
+  auto renamed = value_of(templates::parse_operator(rename(templates::print(op)), "renamed.yaml"));
+  Key key = Key::of(op, sample_device());
+  EXPECT_EQ(Key::of(renamed, sample_device()).problem, key.problem);
+  EXPECT_NE(Key::of(sample_operator(4097), sample_device()).problem, key.problem);
+  jit::DeviceInfo other = sample_device();
+  other.sm_count = 114;
+  EXPECT_NE(Key::of(op, other).problem, key.problem);
+  other = sample_device();
+  other.virtual_gpu = true;
+  EXPECT_NE(Key::of(op, other).problem, key.problem);
+  other = sample_device();
+  other.driver_version = "999";
+  EXPECT_EQ(Key::of(op, other).problem, key.problem);
+  EXPECT_EQ(problem_digest(op, sample_device().key()), key.problem);
+}
+
+}  // namespace
+}  // namespace tilewright::cache

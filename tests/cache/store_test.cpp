@@ -1,0 +1,305 @@
+#include "cache/store.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "tests/cache/samples.h"
+
+namespace tilewright::cache {
+namespace {
+
+using namespace testing;  // NOLINT: the samples of this folder
+namespace fs = std::filesystem;
+
+std::unique_ptr<Store> open_store(const fs::path& folder, std::size_t cap = 1 << 30) {
+  return value_of(open_rocks_store({folder, cap}));
+}
+
+/// What every store does, on memory and on disk.
+class AnyStore : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<Store> store() {
+    return GetParam() == std::string("memory") ? memory_store() : open_store(folder_.path());
+  }
+  TemporaryFolder folder_;
+};
+INSTANTIATE_TEST_SUITE_P(Stores, AnyStore, ::testing::Values("memory", "rocks"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(AnyStore, GivesBackWhatWasPut) {
+  auto store = this->store();
+  Record record = sample_record(1);
+  EXPECT_EQ(value_of(store->get(record.key)), std::nullopt);
+  must(store->put(record));
+  EXPECT_EQ(value_of(store->get(record.key)), record);
+  EXPECT_EQ(value_of(store->get(sample_record(2).key)), std::nullopt);
+
+  EXPECT_FALSE(value_of(store->image(sample_digest(1))));
+  for (std::size_t bytes : {std::size_t(10), std::size_t(100'000)}) {
+    must(store->put_image(sample_image(1, bytes)));
+    EXPECT_TRUE(same(*value_of(store->image(sample_digest(1))), sample_image(1, bytes)));
+  }
+
+  EXPECT_FALSE(value_of(store->trial("a")));
+  must(store->put_trial({"a", "{1}"}));
+  must(store->put_trial({"a", "{2}"}));
+  EXPECT_EQ(value_of(store->trial("a"))->body, "{2}");
+
+  auto statistics = value_of(store->statistics());
+  EXPECT_EQ(statistics.records, 1u);
+  EXPECT_EQ(statistics.images, 1u);
+  EXPECT_EQ(statistics.trials, 1u);
+  EXPECT_GT(statistics.bytes, 100'000u);
+}
+
+TEST_P(AnyStore, UpdatesInPlace) {
+  auto store = this->store();
+  Record record = sample_record(1);
+  must(store->update(record.key, [&](Record& fresh) {
+    EXPECT_EQ(fresh.key, record.key);
+    EXPECT_TRUE(fresh.entries.empty());
+    fresh.put(record.entries[0]);
+  }));
+  must(store->update(record.key, [&](Record& known) { known.put(record.entries[1]); }));
+  EXPECT_EQ(value_of(store->get(record.key))->entries, record.entries);
+}
+
+TEST_P(AnyStore, UpdatesOfManyThreadsAllCount) {
+  auto store = this->store();
+  Key key = sample_record(1).key;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 5; ++i) {
+        must(store->update(
+            key, [&](Record& record) { record.put(sample_entry(1, 100 * t + i, 100 * t + i)); }));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(value_of(store->get(key))->entries.size(), 20u);
+}
+
+TEST_P(AnyStore, ErasesAndVisits) {
+  auto store = this->store();
+  for (int columns : {1, 2, 3}) must(store->put(sample_record(columns)));
+  must(store->erase(sample_record(2).key.problem));
+  must(store->erase(sample_record(2).key.problem));
+  std::vector<Record> seen;
+  must(store->each([&](const Record& record) {
+    seen.push_back(record);
+    return true;
+  }));
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_EQ(value_of(store->statistics()).records, 2u);
+  int visits = 0;
+  must(store->each([&](const Record&) { return ++visits < 1; }));
+  EXPECT_EQ(visits, 1);
+  for (const char* id : {"b", "a"}) must(store->put_trial({id, id}));
+  std::string ids;
+  must(store->each_trial([&](const StoredTrial& trial) {
+    ids += trial.id;
+    return true;
+  }));
+  EXPECT_EQ(ids, "ab");
+}
+
+TEST_P(AnyStore, ServesReadersWhileAWriterWrites) {
+  auto store = this->store();
+  Record record = sample_record(1);
+  must(store->put(record));
+  must(store->put_image(sample_image(1)));
+  std::atomic<bool> stop{false};
+  std::atomic<int> reads{0}, wrong{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      while (!stop) {
+        auto got = store->get(record.key);
+        auto image = store->image(sample_digest(1));
+        if (!got || !*got || (*got)->entries.empty() || !image || !*image) ++wrong;
+        ++reads;
+      }
+    });
+  }
+  for (int i = 0; i < 50 || reads < 100; ++i) {
+    must(store->update(record.key, [&](Record& known) { known.entries[0].evidence.tried = i; }));
+    must(store->put_image(sample_image(1, 1000)));
+  }
+  stop = true;
+  for (auto& reader : readers) reader.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(RocksStore, KeepsEverythingOverARestart) {
+  TemporaryFolder folder;
+  Record record = sample_record(1);
+  {
+    auto store = open_store(folder.path());
+    must(store->put(record));
+    must(store->put_image(sample_image(1, 100'000)));
+    must(store->put_trial({"a", "{1}"}));
+  }
+  auto store = open_store(folder.path());
+  EXPECT_EQ(value_of(store->get(record.key)), record);
+  EXPECT_TRUE(same(*value_of(store->image(sample_digest(1))), sample_image(1, 100'000)));
+  EXPECT_EQ(value_of(store->trial("a"))->body, "{1}");
+  auto statistics = value_of(store->statistics());
+  EXPECT_EQ(statistics.records, 1u);
+  EXPECT_EQ(statistics.images, 1u);
+  EXPECT_EQ(statistics.trials, 1u);
+}
+
+TEST(RocksStore, ASecondOwnerIsToldWhoTheFirstIs) {
+  TemporaryFolder folder;
+  auto first = open_store(folder.path());
+  auto second = open_rocks_store({folder.path()});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kBusy);
+  EXPECT_EQ(second.error().message, "cache " + folder.path().string() + " is in use by process " +
+                                        std::to_string(getpid()));
+  first.reset();
+  EXPECT_TRUE(open_rocks_store({folder.path()}));
+}
+
+TEST(RocksStore, AnOwnerThatDiedHoldsNothing) {
+  TemporaryFolder folder;
+  pid_t child = fork();
+  if (child == 0) {
+    auto store = open_rocks_store({folder.path()});
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(open_rocks_store({folder.path()}));
+}
+
+TEST(RocksStore, EvictsTheLeastRecentlyUsedAboveItsCap) {
+  TemporaryFolder folder;
+  auto store = open_store(folder.path(), 1'000'000);
+  for (int i = 1; i <= 9; ++i) must(store->put_image(sample_image(i, 100'000)));
+  EXPECT_EQ(value_of(store->statistics()).evicted_images, 0u);
+  value_of(store->image(sample_digest(1)));
+  for (int i = 10; i <= 12; ++i) must(store->put_image(sample_image(i, 100'000)));
+  std::string left;
+  for (int i = 1; i <= 12; ++i)
+    if (value_of(store->image(sample_digest(i)))) left += std::to_string(i) + " ";
+  EXPECT_EQ(left, "1 5 6 7 8 9 10 11 12 ");
+  auto statistics = value_of(store->statistics());
+  EXPECT_EQ(statistics.evicted_images, 3u);
+  EXPECT_EQ(statistics.images, 9u);
+  EXPECT_LE(statistics.bytes, statistics.cap_bytes);
+}
+
+TEST(RocksStore, EvictsWhatARecordNamesLast) {
+  TemporaryFolder folder;
+  Record record = sample_record(1);  // names 1, 1001, 2 and 1002
+  {
+    auto store = open_store(folder.path(), 1'000'000);
+    must(store->put_image(sample_image(1, 100'000)));
+    must(store->put_image(sample_image(2, 100'000)));
+    must(store->put(record));
+    for (int i = 10; i < 17; ++i) must(store->put_image(sample_image(i, 100'000)));
+  }
+  // What is named is known after a restart too.
+  auto store = open_store(folder.path(), 1'000'000);
+  for (int i = 17; i < 24; ++i) must(store->put_image(sample_image(i, 100'000)));
+  EXPECT_TRUE(value_of(store->image(sample_digest(1))));
+  EXPECT_TRUE(value_of(store->image(sample_digest(2))));
+  must(store->erase(record.key.problem));
+  for (int i = 24; i < 32; ++i) must(store->put_image(sample_image(i, 100'000)));
+  EXPECT_FALSE(value_of(store->image(sample_digest(1)))) << "named no more, and the oldest";
+}
+
+TEST(RocksStore, ARecordOutlivesItsImages) {
+  TemporaryFolder folder;
+  auto store = open_store(folder.path(), 300'000);
+  must(store->put_image(sample_image(1, 100'000)));
+  must(store->put(sample_record(1)));
+  for (int i = 10; i < 15; ++i) must(store->put_image(sample_image(i, 250'000)));
+  EXPECT_FALSE(value_of(store->image(sample_digest(1))));
+  EXPECT_EQ(value_of(store->get(sample_record(1).key)), sample_record(1));
+}
+
+TEST(RocksStore, EvictedBytesLeaveTheDisk) {
+  TemporaryFolder folder;
+  auto store = open_store(folder.path(), 4'000'000);
+  for (int i = 0; i < 60; ++i) must(store->put_image(sample_image(i, 1'000'000)));
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    if (entry.is_regular_file() && entry.path().extension() != ".log") bytes += entry.file_size();
+  EXPECT_LT(bytes, 16'000'000u);
+}
+
+TEST(RocksStore, AnImageAboveTheCapIsRefused) {
+  TemporaryFolder folder;
+  auto store = open_store(folder.path(), 1000);
+  auto put = store->put_image(sample_image(1, 2000));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(put.error().message.find("expected at most the cap of 1000"), std::string::npos);
+  EXPECT_EQ(value_of(store->statistics()).images, 0u);
+}
+
+/// Flips a byte in the middle of every file of that name or extension.
+int damage(const fs::path& folder, const std::string& which) {
+  int damaged = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    std::string name = entry.path().filename().string();
+    if (name.find(which) == std::string::npos || entry.file_size() < 8) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    auto at = std::streamoff(entry.file_size() / 2);
+    file.seekg(at);
+    char byte = char(file.get());
+    file.seekp(at);
+    file.put(char(byte ^ 0x55));
+    ++damaged;
+  }
+  return damaged;
+}
+
+TEST(RocksStore, DamagedFilesAreAClearErrorAndNeverAWrongRecord) {
+  for (std::string which : {".sst", ".blob", "MANIFEST", "CURRENT"}) {
+    TemporaryFolder folder;
+    {
+      auto store = open_store(folder.path(), 40'000'000);
+      for (int i = 1; i <= 40; ++i) must(store->put(sample_record(i)));
+      // Evicting makes it flush, so that there are files to damage.
+      for (int i = 1; i <= 50; ++i) must(store->put_image(sample_image(i, 1'000'000)));
+    }
+    { auto again = open_store(folder.path(), 40'000'000); }  // writes the log's rest to tables
+    ASSERT_GT(damage(folder.path(), which), 0) << which;
+    auto store = open_rocks_store({folder.path(), 40'000'000});
+    Error error;
+    if (!store) {
+      error = store.error();
+    } else {
+      for (int i = 1; i <= 50 && error.message.empty(); ++i) {
+        auto image = (*store)->image(sample_digest(i));
+        if (!image) error = image.error();
+        auto record = (*store)->get(sample_record(i).key);
+        if (!record) error = record.error();
+      }
+    }
+    EXPECT_EQ(error.code, ErrorCode::kCorrupt) << which << ": " << error.message;
+    EXPECT_EQ(error.message.rfind("cache " + folder.path().string(), 0), 0u)
+        << which << ": " << error.message;
+  }
+}
+
+TEST(RocksStore, AFolderThatCannotBeMadeIsAnError) {
+  TemporaryFolder folder;
+  std::ofstream(folder.path() / "file") << "x";
+  auto store = open_rocks_store({folder.path() / "file" / "cache"});
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, ErrorCode::kIo);
+}
+
+}  // namespace
+}  // namespace tilewright::cache
