@@ -19,12 +19,11 @@ struct CompileOptions {
 /// crash of the compiler from being ours.
 class Compiler {
  public:
-  /// `library`: path of libnvrtc, or empty to search: $TILEWRIGHT_NVRTC, next to the executable,
-  /// the loader's path, /usr/local/cuda, what ./quickstart unpacked. Errors: kNotFound lists all
-  /// the places that were tried.
+  /// `library`: path of libnvrtc, or empty to search (nvrtc.h says where). Errors: kNotFound lists
+  /// all the places that were tried.
   static Result<Compiler> open(HeaderSet headers, const std::string& library = {});
 
-  /// "13.0".
+  /// With its patch level, since that decides about code too: "13.0.88".
   const std::string& version() const;
   const HeaderSet& headers() const;
 
