@@ -305,6 +305,22 @@ std::vector<Partition> PartitionSpace::best(std::size_t k, const GroupCost& cost
     usable.push_back({static_cast<int>(i), groups_[i].mask, outside_reads(groups_[i].mask),
                       std::llround(value * 1024)});
   }
+  // The same groups in another order are the same partition. Of all orders it is enough to follow
+  // the one that runs the group of the first node that is not done as soon as it can, and before it
+  // only what it waits for: nodes that groups of the first node read, and so on. All nodes before
+  // the first one are done.
+  std::vector<std::uint64_t> awaited(nodes_.size());
+  for (const Usable& group : usable)
+    each_bit(group.mask, [&](int node) { awaited[static_cast<std::size_t>(node)] |= group.needs; });
+  std::vector<std::uint64_t> next(nodes_.size());
+  for (std::size_t first = 0; first < nodes_.size(); ++first) {
+    std::uint64_t& closure = next[first] = bit(static_cast<int>(first));
+    for (std::uint64_t seen = 0; seen != closure;) {
+      seen = closure;
+      each_bit(seen, [&](int node) { closure |= awaited[static_cast<std::size_t>(node)]; });
+      closure &= ~(bit(static_cast<int>(first)) - 1);
+    }
+  }
   std::vector<std::map<std::uint64_t, Cuts>> levels(nodes_.size() + 1);
   levels[0][0] = {Cut{}};
   for (std::size_t size = 0; size < nodes_.size(); ++size) {
@@ -317,9 +333,11 @@ std::vector<Partition> PartitionSpace::best(std::size_t k, const GroupCost& cost
       });
       states.resize(kMaxStates);
     }
-    for (const std::uint64_t done : states)
+    for (const std::uint64_t done : states) {
+      const std::uint64_t allowed = next[static_cast<std::size_t>(std::countr_one(done))];
       for (const Usable& group : usable) {
-        if ((group.mask & done) != 0 || (group.needs & ~done) != 0) continue;
+        if ((group.mask & allowed) == 0 || (group.mask & done) != 0 || (group.needs & ~done) != 0)
+          continue;
         const std::uint64_t after = done | group.mask;
         Cuts& cuts = levels[static_cast<std::size_t>(std::popcount(after))][after];
         for (const Cut& cut : level[done]) {
@@ -328,13 +346,14 @@ std::vector<Partition> PartitionSpace::best(std::size_t k, const GroupCost& cost
               std::upper_bound(longer.groups.begin(), longer.groups.end(), group.group),
               group.group);
           const auto place = std::lower_bound(cuts.begin(), cuts.end(), longer);
-          // The same groups in another order have the same cost: they are equal here.
+          // The same groups in another order: they have the same cost, so they are found here.
           if (place != cuts.end() && place->groups == longer.groups) continue;
           if (static_cast<std::size_t>(place - cuts.begin()) >= k) continue;
           cuts.insert(place, std::move(longer));
           if (cuts.size() > k) cuts.pop_back();
         }
       }
+    }
     level.clear();
   }
   std::vector<Partition> found;

@@ -27,8 +27,8 @@
 
 namespace tilewright::search {
 
-inline constexpr std::size_t kMaxSets = 20'000;
-inline constexpr std::size_t kMaxStates = 4'096;
+inline constexpr std::size_t kMaxSets = 8'192;
+inline constexpr std::size_t kMaxStates = 1'024;
 
 struct Group {
   std::vector<int> statements;  ///< indices into the operator's, ascending, without constants
