@@ -1,5 +1,8 @@
 # The operator language and its evaluator.
 tilewright_test(operator_test LABELS unit
   SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/operator_canonical_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/operator_errors_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_file_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/operator_group_test.cpp
   LIBRARIES tilewright::operator tilewright::jit_core)
