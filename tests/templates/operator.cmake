@@ -5,4 +5,5 @@ tilewright_test(operator_test LABELS unit
     ${CMAKE_CURRENT_LIST_DIR}/operator_errors_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_group_test.cpp
-  LIBRARIES tilewright::operator tilewright::jit_core)
+    ${CMAKE_CURRENT_LIST_DIR}/operator_models_test.cpp
+  LIBRARIES tilewright::operator tilewright::jit_core tilewright::yaml)
