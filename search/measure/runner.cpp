@@ -78,7 +78,7 @@ class VirtualLimits {
 }  // namespace
 
 struct TrialRunner::State {
-  std::shared_ptr<jit::Context> context;
+  std::shared_ptr<jit::Context> context;  // first: it goes last
   std::optional<Problem> problem;
   std::optional<Timer> timer;
   bool lost = false;
@@ -180,11 +180,7 @@ struct TrialRunner::State {
 TrialRunner::TrialRunner(std::shared_ptr<jit::Context> context)
     : state_(std::make_unique<State>(State{std::move(context), {}, {}})) {}
 
-// Session and timer go before the context does.
-TrialRunner::~TrialRunner() {
-  state_->problem.reset();
-  state_->timer.reset();
-}
+TrialRunner::~TrialRunner() = default;
 
 bool TrialRunner::lost() const { return state_->lost; }
 

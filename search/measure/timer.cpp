@@ -18,15 +18,20 @@ struct EventPair {
   jit::Event begin, end;
 };
 
-// A plan as it is launched: on the stream, or as a graph.
+// What is timed, as it is launched: on the stream, or as a graph.
 struct Subject {
-  const TimedPlan* plan = nullptr;
+  Enqueue enqueue;
+  MeasureSettings settings;
   std::optional<jit::Graph> graph;
 
   Result<void> launch(const jit::Stream& stream) const {
-    return graph ? graph->launch(stream) : plan->launch.launch(plan->workspace, stream);
+    return graph ? graph->launch(stream) : enqueue(stream);
   }
 };
+
+Enqueue enqueue_of(const TimedPlan& plan) {
+  return [&plan](const jit::Stream& stream) { return plan.launch.launch(plan.workspace, stream); };
+}
 
 double share(const jit::VirtualLaunch& launch) {
   const std::string_view bound_by = launch.bound_by;
@@ -65,11 +70,11 @@ struct Timer::State {
     return {};
   }
 
-  Result<Subject> make_subject(const TimedPlan& plan) {
-    Subject subject{&plan, std::nullopt};
-    if (!plan.settings.graph) return subject;
+  Result<Subject> make_subject(Enqueue enqueue, const MeasureSettings& settings) {
+    Subject subject{std::move(enqueue), settings, std::nullopt};
+    if (!settings.graph) return subject;
     TILEWRIGHT_TRY(jit::Graph::begin_capture(stream));
-    auto enqueued = plan.launch.launch(plan.workspace, stream);
+    auto enqueued = subject.enqueue(stream);
     // The capture has to end also after a launch that was refused.
     auto graph = jit::Graph::end_capture(stream);
     TILEWRIGHT_TRY(enqueued);
@@ -91,7 +96,7 @@ struct Timer::State {
   // device busy while the host enqueues, so that its haste or delay is not in the times.
   Result<void> set_l2(const Subject& subject) {
     if (virtual_api()) return {};
-    return subject.plan->settings.cold_l2 ? flush_l2() : subject.launch(stream);
+    return subject.settings.cold_l2 ? flush_l2() : subject.launch(stream);
   }
 
   Result<void> enqueue(const Subject& subject, EventPair& pair) {
@@ -116,16 +121,17 @@ struct Timer::State {
     return times_us;
   }
 
-  Result<Sample> time_measured(const TimedPlan& plan, Deadline deadline) {
-    TILEWRIGHT_ASSIGN_OR_RETURN(const Subject subject, make_subject(plan));
-    Sample sample = empty_sample(plan);
+  Result<Sample> time_measured(Enqueue enqueue, const MeasureSettings& settings,
+                               Deadline deadline) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(const Subject subject, make_subject(std::move(enqueue), settings));
+    Sample sample = empty_sample(settings);
     for (int i = 0; i < kWarmUpLaunches; ++i) {
       TILEWRIGHT_TRY(batch(subject, 1));
       if (is_over(deadline)) return fail(deadline_passed());
     }
-    const int repeats = std::max(plan.settings.repeats, 1);
+    const int repeats = std::max(settings.repeats, 1);
     double spent_us = 0;
-    while (sample.count < repeats && spent_us < plan.settings.budget_ms * 1000) {
+    while (sample.count < repeats && spent_us < settings.budget_ms * 1000) {
       if (is_over(deadline)) return fail(deadline_passed());
       // The first alone: it says what a batch would cost.
       const int count = sample.count == 0 ? 1 : std::min(kBatch, repeats - sample.count);
@@ -136,7 +142,7 @@ struct Timer::State {
       }
       summarise(sample);
       sample.cut_off =
-          plan.settings.cut_off_us > 0 && surely_above(sample.times_us, plan.settings.cut_off_us);
+          settings.cut_off_us > 0 && surely_above(sample.times_us, settings.cut_off_us);
       if (sample.cut_off) break;
     }
     return sample;
@@ -145,7 +151,7 @@ struct Timer::State {
   // One launch after the other, so that the model's account of each can be read; its longest names
   // what binds.
   Result<Sample> time_modelled(const TimedPlan& plan) {
-    Sample sample = empty_sample(plan);
+    Sample sample = empty_sample(plan.settings);
     TILEWRIGHT_TRY(need_events(1));
     EventPair& pair = events.front();
     jit::VirtualLaunch longest;
@@ -162,7 +168,8 @@ struct Timer::State {
     sample.bound_by = longest.bound_by;
     sample.bound_fraction = share(longest);
     if (plan.settings.graph) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(const Subject subject, make_subject(plan));
+      TILEWRIGHT_ASSIGN_OR_RETURN(const Subject subject,
+                                  make_subject(enqueue_of(plan), plan.settings));
       TILEWRIGHT_ASSIGN_OR_RETURN(sample.times_us, batch(subject, 1));
     } else {
       TILEWRIGHT_ASSIGN_OR_RETURN(const double time_us, pair.end.elapsed_us(pair.begin));
@@ -172,11 +179,11 @@ struct Timer::State {
     return sample;
   }
 
-  Sample empty_sample(const TimedPlan& plan) const {
+  Sample empty_sample(const MeasureSettings& settings) const {
     Sample sample;
     sample.modelled = virtual_api() != nullptr;
-    sample.cold_l2 = sample.modelled || plan.settings.cold_l2;
-    sample.graph = plan.settings.graph;
+    sample.cold_l2 = sample.modelled || settings.cold_l2;
+    sample.graph = settings.graph;
     return sample;
   }
 };
@@ -194,7 +201,13 @@ Result<Timer> Timer::create(const jit::Context& context) {
 Result<Sample> Timer::time(const TimedPlan& plan, Deadline deadline) {
   TILEWRIGHT_TRY(state_->context->activate());
   if (state_->virtual_api()) return state_->time_modelled(plan);
-  return state_->time_measured(plan, deadline);
+  return state_->time_measured(enqueue_of(plan), plan.settings, deadline);
+}
+
+Result<Sample> Timer::time_enqueued(const Enqueue& enqueue, const MeasureSettings& settings,
+                                    Deadline deadline) {
+  TILEWRIGHT_TRY(state_->context->activate());
+  return state_->time_measured(enqueue, settings, deadline);
 }
 
 std::vector<Result<Sample>> Timer::time_in_turns(std::span<const TimedPlan> plans, int rounds,
@@ -210,10 +223,10 @@ std::vector<Result<Sample>> Timer::time_in_turns(std::span<const TimedPlan> plan
     return samples;
   }
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    auto subject = state_->make_subject(plans[i]);
+    auto subject = state_->make_subject(enqueue_of(plans[i]), plans[i].settings);
     if (subject) {
       subjects[i] = std::move(*subject);
-      samples[i] = state_->empty_sample(plans[i]);
+      samples[i] = state_->empty_sample(plans[i].settings);
     } else {
       samples[i] = fail(std::move(subject.error()));
     }

@@ -6,6 +6,7 @@
 /// warm-up, and one launch, since a second one would say the same; the model assumes a cold L2.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,9 @@ struct TimedPlan {
   MeasureSettings settings;
 };
 
+/// What is timed, when it is no plan: enqueues work on a stream, the same each time.
+using Enqueue = std::function<Result<void>(const jit::Stream&)>;
+
 /// One thread at a time; keep it no longer than `context`.
 class Timer {
  public:
@@ -35,6 +39,10 @@ class Timer {
   /// Warm-up, then launches until repeats, budget or cut-off says stop. Errors: kHang when
   /// `deadline` passes between launches; what a launch fails with.
   Result<Sample> time(const TimedPlan& plan, Deadline deadline);
+
+  /// As time(), of a library's launches. On a real device only.
+  Result<Sample> time_enqueued(const Enqueue& enqueue, const MeasureSettings& settings,
+                               Deadline deadline);
 
   /// All in turns, `rounds` times. A plan that fails has its error; the others go on. The settings'
   /// repeats, budget and cut-off do not count.

@@ -1,0 +1,195 @@
+#include "search/measure/trial_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "jit/device.h"
+#include "jit/plan_json.h"
+#include "search/measure/statistics.h"
+#include "templates/operator/parse.h"
+
+namespace tilewright::search {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const VerifySettings& settings) {
+  return {{"integer", settings.integer},
+          {"normal", settings.normal},
+          {"adversarial", settings.adversarial},
+          {"max_elements", settings.max_elements}};
+}
+
+json to_json(const MeasureSettings& settings) {
+  return {{"repeats", settings.repeats},
+          {"budget_ms", settings.budget_ms},
+          {"graph", settings.graph},
+          {"cold_l2", settings.cold_l2},
+          {"deadline_s", settings.deadline_s},
+          {"cut_off_us", settings.cut_off_us},
+          {"sample_blocks", settings.sample_blocks}};
+}
+
+VerifySettings verify_from(const json& object) {
+  const VerifySettings defaults;
+  return {.integer = object.value("integer", defaults.integer),
+          .normal = object.value("normal", defaults.normal),
+          .adversarial = object.value("adversarial", defaults.adversarial),
+          .max_elements = object.value("max_elements", defaults.max_elements)};
+}
+
+MeasureSettings measure_from(const json& object) {
+  const MeasureSettings defaults;
+  return {.repeats = object.value("repeats", defaults.repeats),
+          .budget_ms = object.value("budget_ms", defaults.budget_ms),
+          .graph = object.value("graph", defaults.graph),
+          .cold_l2 = object.value("cold_l2", defaults.cold_l2),
+          .deadline_s = object.value("deadline_s", defaults.deadline_s),
+          .cut_off_us = object.value("cut_off_us", defaults.cut_off_us),
+          .sample_blocks = object.value("sample_blocks", defaults.sample_blocks)};
+}
+
+json to_json(const Verification& verification) {
+  return {{"verified", verification.verified},
+          {"elements", verification.elements},
+          {"total_elements", verification.total_elements},
+          {"error", verification.error},
+          {"tolerance", verification.tolerance},
+          {"worst_ratio", verification.worst_ratio},
+          {"sampled", verification.sampled}};
+}
+
+Verification verification_from(const json& object) {
+  return {.verified = object.value("verified", false),
+          .elements = object.value("elements", std::int64_t{0}),
+          .total_elements = object.value("total_elements", std::int64_t{0}),
+          .error = object.value("error", 0.0),
+          .tolerance = object.value("tolerance", 0.0),
+          .worst_ratio = object.value("worst_ratio", 0.0),
+          .sampled = object.value("sampled", false)};
+}
+
+json to_json(const Sample& sample) {
+  return {{"time_us", sample.time_us},
+          {"spread_us", sample.spread_us},
+          {"times_us", sample.times_us},
+          {"cut_off", sample.cut_off},
+          {"time_kind", sample.modelled ? "modelled" : "measured"},
+          {"cold_l2", sample.cold_l2},
+          {"graph", sample.graph},
+          {"bound_by", sample.bound_by},
+          {"bound_fraction", sample.bound_fraction}};
+}
+
+Sample sample_from(const json& object) {
+  Sample sample;
+  sample.times_us = object.value("times_us", std::vector<double>());
+  sample.cut_off = object.value("cut_off", false);
+  sample.modelled = object.value("time_kind", "measured") == "modelled";
+  sample.cold_l2 = object.value("cold_l2", true);
+  sample.graph = object.value("graph", false);
+  sample.bound_by = object.value("bound_by", "");
+  sample.bound_fraction = object.value("bound_fraction", 0.0);
+  summarise(sample);
+  return sample;
+}
+
+Result<ParsedTrial> parse_trial(const json& object) {
+  ParsedTrial out;
+  Trial& trial = out.trial;
+  trial.id = object.at("id");
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto op, templates::parse_operator(object.at("operator"), trial.id));
+  trial.op = std::make_shared<const templates::Operator>(std::move(op));
+  trial.bindings = object.value("bindings", templates::Bindings());
+  TILEWRIGHT_ASSIGN_OR_RETURN(trial.plan, jit::plan_from_json(object.at("plan")));
+  for (const std::string& image : object.value("images", std::vector<std::string>())) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(const Digest digest, Digest::parse(image));
+    out.images.push_back(digest);
+  }
+  trial.seed = object.value("seed", trial.seed);
+  trial.verify = verify_from(object.value("verify", json::object()));
+  trial.measure = measure_from(object.value("measure", json::object()));
+  trial.timed = object.value("timed", true);
+  trial.displacement = object.value("displacement", trial.displacement);
+  if (const std::string inputs = object.value("inputs", ""); !inputs.empty()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(trial.inputs, Digest::parse(inputs));
+  }
+  return out;
+}
+
+TrialResult parse_result(const json& object) {
+  TrialResult result;
+  result.id = object.at("id");
+  if (const auto failure = object.find("failure"); failure != object.end())
+    result.failure = Error{static_cast<ErrorCode>(failure->value("code", 0)),
+                           failure->value("message", ""), failure->value("detail", "")};
+  result.verification = verification_from(object.value("verification", json::object()));
+  result.sample = sample_from(object.value("sample", json::object()));
+  result.seconds = object.value("seconds", 0.0);
+  return result;
+}
+
+}  // namespace
+
+json to_json(const Trial& trial) {
+  json images = json::array();
+  for (const auto& image : trial.images) images.push_back(image->digest.hex());
+  json out{{"id", trial.id},
+           {"operator", templates::print(*trial.op)},
+           {"bindings", trial.bindings},
+           {"plan", jit::to_json(trial.plan)},
+           {"images", std::move(images)},
+           {"seed", trial.seed},
+           {"verify", to_json(trial.verify)},
+           {"measure", to_json(trial.measure)},
+           {"timed", trial.timed}};
+  if (!trial.displacement.empty()) out["displacement"] = trial.displacement;
+  if (!trial.inputs.empty()) out["inputs"] = trial.inputs.hex();
+  return out;
+}
+
+Result<ParsedTrial> trial_from_json(const json& object) {
+  try {
+    auto trial = parse_trial(object);
+    if (!trial) return fail(ErrorCode::kCorrupt, std::move(trial.error().message));
+    return trial;
+  } catch (const json::exception& error) {
+    return fail(ErrorCode::kCorrupt, fmt::format("a trial: {}", error.what()));
+  }
+}
+
+json to_json(const TrialResult& result) {
+  json out{{"id", result.id},
+           {"verification", to_json(result.verification)},
+           {"sample", to_json(result.sample)},
+           {"seconds", result.seconds}};
+  if (result.failure)
+    out["failure"] = {{"reason", to_string(result.failure->code)},
+                      {"code", static_cast<int>(result.failure->code)},
+                      {"message", result.failure->message},
+                      {"detail", result.failure->detail}};
+  return out;
+}
+
+Result<TrialResult> result_from_json(const json& object) {
+  try {
+    return parse_result(object);
+  } catch (const json::exception& error) {
+    return fail(ErrorCode::kCorrupt, fmt::format("a result: {}", error.what()));
+  }
+}
+
+json device_json(const jit::DeviceInfo& device) {
+  return {{"name", device.name},
+          {"virtual", device.virtual_gpu},
+          {"compute", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
+          {"sm_count", device.sm_count},
+          {"memory_bytes", device.memory_bytes},
+          {"l2_bytes", device.l2_bytes},
+          {"mig_profile", device.mig_profile},
+          {"driver_version", device.driver_version},
+          {"key", device.key().hex()}};
+}
+
+}  // namespace tilewright::search
