@@ -2,8 +2,9 @@
 /// executes PTX on the CPU. Everything above has one device path; nothing above asks which it is,
 /// except to mark times as modelled and to sample blocks.
 ///
-/// Handles are move-only and keep the Driver alive. A Driver, a Context and a Module may be used
-/// from any thread; Streams, Events and Graphs by one thread at a time.
+/// Handles are move-only and keep the Driver alive; those of a Context must not outlive it. A Driver,
+/// a Context and a Module may be used from any thread; Streams, Events and Graphs by one thread at a
+/// time. Calls leave the thread's current context as they found it, but for Context::activate.
 /// Errors: CUresult becomes kOutOfMemory, kFault (illegal or misaligned address, illegal
 /// instruction, launch failure: sticky, the context is lost), kHang (launch timeout), kDeviceLost,
 /// kNotFound, kInvalidArgument or kInternal, with the driver's name of the error, the call, and, on
@@ -31,13 +32,15 @@ struct DriverOptions {
   std::optional<DriverKind> kind;
   /// Of the virtual GPU: description file or id under the installed configs/devices.
   std::string virtual_device = "h200";
-  std::filesystem::path virtual_library;  ///< empty: next to this executable
-  std::filesystem::path configs;          ///< empty: the source tree's or the installed configs/
+  std::filesystem::path virtual_library;  ///< empty: where locations.h finds it
+  std::filesystem::path configs;          ///< empty: where locations.h finds it
 };
 
 class Driver : public std::enable_shared_from_this<Driver> {
  public:
-  /// Errors: kNotFound (no driver, with all places tried), kDeviceLost, ...
+  /// The virtual GPU is one per process: while a Driver to it lives, another of a different
+  /// description is refused. Errors: kNotFound (no driver, with all places tried), kBusy,
+  /// kDeviceLost, ...
   static Result<std::shared_ptr<Driver>> open(const DriverOptions& options = {});
   ~Driver();
 
@@ -57,7 +60,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::unique_ptr<State> state_;
 };
 
-/// The primary context of one device, retained; current on a thread only where a call needs it.
+/// The primary context of one device, retained.
 class Context {
  public:
   static Result<Context> create(std::shared_ptr<Driver> driver, int ordinal);
@@ -70,7 +73,7 @@ class Context {
   int ordinal() const { return ordinal_; }
   const DeviceInfo& device() const { return driver_->device(ordinal_); }
   CUcontext handle() const { return context_; }
-  /// Makes it current on this thread.
+  /// Makes it current on this thread, which launching a prepared plan needs.
   Result<void> activate() const;
   /// Waits for all work; reports a sticky error.
   Result<void> synchronize() const;
@@ -100,8 +103,10 @@ class Stream {
   Result<void> synchronize() const;
 
  private:
+  friend class Graph;
   Stream() = default;
   std::shared_ptr<Driver> driver_;
+  CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   bool owned_ = false;
 };
@@ -122,6 +127,7 @@ class Event {
  private:
   Event() = default;
   std::shared_ptr<Driver> driver_;
+  CUcontext context_ = nullptr;
   CUevent event_ = nullptr;
 };
 
@@ -139,6 +145,8 @@ class DeviceBuffer {
   Result<void> upload(const void* source, std::size_t bytes, std::size_t offset = 0);
   Result<void> download(void* target, std::size_t bytes, std::size_t offset = 0) const;
   Result<void> fill(std::uint8_t byte, std::size_t bytes, std::size_t offset = 0);
+  /// The whole buffer, enqueued on `stream`: to flush L2 between timed launches.
+  Result<void> fill_async(std::uint8_t byte, const Stream& stream);
 
  private:
   std::shared_ptr<Driver> driver_;
@@ -178,6 +186,7 @@ class Graph {
  private:
   Graph() = default;
   std::shared_ptr<Driver> driver_;
+  CUcontext context_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
 };

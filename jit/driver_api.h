@@ -9,6 +9,7 @@ namespace tilewright::jit {
 
 // One list, so that the table, the loader and the virtual GPU's export test cannot disagree.
 // Names as in cuda.h, which maps some of them to their newest version (_v2, ...).
+// clang-format off
 #define TILEWRIGHT_DRIVER_FUNCTIONS(apply)                                                        \
   apply(cuInit) apply(cuDriverGetVersion) apply(cuGetErrorName) apply(cuGetErrorString)           \
   apply(cuDeviceGetCount) apply(cuDeviceGet) apply(cuDeviceGetName)                               \
@@ -26,6 +27,7 @@ namespace tilewright::jit {
   apply(cuEventSynchronize) apply(cuEventQuery) apply(cuEventElapsedTime)                         \
   apply(cuGraphInstantiateWithFlags) apply(cuGraphLaunch) apply(cuGraphDestroy)                   \
   apply(cuGraphExecDestroy) apply(cuGetProcAddress)
+// clang-format on
 
 struct DriverApi {
 #define TILEWRIGHT_DECLARE(name) decltype(&::name) name = nullptr;
@@ -40,28 +42,33 @@ struct VirtualLaunch {
   double modelled_us = 0;
   std::uint64_t warp_instructions = 0;  ///< of the blocks executed, as the next ones
   std::uint64_t global_load_bytes = 0, global_store_bytes = 0;
-  std::uint64_t global_sectors = 0;     ///< of 32 bytes
+  std::uint64_t global_sectors = 0;  ///< of 32 bytes
   std::uint64_t shared_wavefronts = 0;
   std::uint64_t fma_lanes = 0;
-  double dram_us = 0, l2_us = 0, fma_us = 0, issue_us = 0, shared_us = 0, special_us = 0,
-         latency_us = 0, launch_us = 0;  ///< modelled time were that resource the only one
+  double dram_us = 0, l2_us = 0, fma_us = 0, integer_us = 0, issue_us = 0, shared_us = 0,
+         special_us = 0, latency_us = 0,
+         launch_us = 0;  ///< modelled time were that resource the only one
   int occupancy_blocks_per_sm = 0;
-  char bound_by[16] = {};               ///< "dram", "l2", "fma", "issue", "shared", ...
+  char bound_by[16] = {};  ///< "dram", "l2", "fma", "issue", "shared", ...
 };
 
 /// What libtilewright_vgpu.so exports beside the driver API. All extern "C".
+// clang-format off
 #define TILEWRIGHT_VIRTUAL_FUNCTIONS(apply)                                                   \
   apply(tilewrightVgpuDescribe) apply(tilewrightVgpuSampleBlocks) apply(tilewrightVgpuReport) \
   apply(tilewrightVgpuLastLaunch) apply(tilewrightVgpuExecutedBlocks)                         \
   apply(tilewrightVgpuSetDeadline)
+// clang-format on
 
 extern "C" {
-/// The device to be, as the text of a configs/devices file. Before cuInit.
+/// The device to be, as the text of a configs/devices file. Before cuInit; after it, only the same
+/// text again. Without: the file that $TILEWRIGHT_VGPU_DEVICE names, else the H200.
 CUresult tilewrightVgpuDescribe(const char* yaml, const char* file);
 /// Launches of this process execute at most `blocks` blocks, corners first, the rest chosen from
 /// `seed`; 0: all of them. Counters and times are extrapolated to the grid.
 CUresult tilewrightVgpuSampleBlocks(std::uint64_t blocks, std::uint64_t seed);
-/// The fault report of the context, "" when there is none. Valid until the next call.
+/// Why the context is lost: its fault report; else why the last call failed, where there is more to
+/// say than its result does; else "". Valid as long as the library is loaded.
 const char* tilewrightVgpuReport();
 CUresult tilewrightVgpuLastLaunch(VirtualLaunch* out);
 /// Linear indices (x fastest) of the blocks that the last launch executed, at most `capacity`;
