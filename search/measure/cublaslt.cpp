@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <utility>
@@ -230,14 +232,19 @@ class OpenCublasLt final : public CublasLt {
     return call;
   }
 
-  // Random-normal, since the power that data takes is in the clocks, and so in the times.
+  // Random-normal, since the power that data takes is in the clocks, and so in the times. A stretch
+  // of it is repeated: weights have tens of millions of elements.
   Result<jit::DeviceBuffer> random_matrix(const LtMatmul& matmul, std::int64_t elements) const {
     const auto count = static_cast<std::size_t>(elements * matmul.batch);
+    const std::size_t stretch = std::min(count, std::size_t{1} << 20);
     std::vector<std::byte> bytes(bytes_for(matmul.dtype, count));
     std::mt19937 engine(static_cast<std::uint32_t>(count));
     std::normal_distribution<float> normal;
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; i < stretch; ++i)
       write_element(matmul.dtype, bytes.data(), i, static_cast<double>(normal(engine)));
+    const std::size_t period = bytes_for(matmul.dtype, stretch);
+    for (std::size_t at = period; at < bytes.size(); at += period)
+      std::memcpy(bytes.data() + at, bytes.data(), std::min(period, bytes.size() - at));
     TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer, jit::DeviceBuffer::allocate(*context_, bytes.size()));
     TILEWRIGHT_TRY(buffer.upload(bytes.data(), bytes.size()));
     return buffer;

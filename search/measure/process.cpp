@@ -116,13 +116,15 @@ class ProcessMeasurer final : public Measurer {
   }
 
   std::vector<TrialResult> ask(std::span<const Trial> trials, int rounds, double deadline_s) {
-    auto reply = worker_->ask(request(trials, rounds), deadline_in(deadline_s));
+    auto reply = worker_->ask(request(trials, rounds), deadline_s);
     if (!reply) {
       worker_.reset();
       Error error = std::move(reply.error());
       if (error.code == ErrorCode::kHang)
         error.message =
             fmt::format("no end within {} s: the measuring worker was killed", deadline_s);
+      if (error.code == ErrorCode::kCrash)
+        error = with_context(std::move(error), "measuring worker");
       return all_failed(trials, error);
     }
     const wire::RanT* ran = reply->body.AsRan();

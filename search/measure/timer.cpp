@@ -53,6 +53,13 @@ bool is_over(Deadline deadline) { return std::chrono::steady_clock::now() >= dea
 
 }  // namespace
 
+Deadline deadline_in(double seconds) {
+  // Far deadlines would overflow the clock.
+  const double bounded = std::clamp(seconds, 0.0, 1e8);
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(bounded));
+}
+
 struct Timer::State {
   const jit::Context* context = nullptr;
   jit::Stream stream;

@@ -6,6 +6,7 @@
 /// warm-up, and one launch, since a second one would say the same; the model assumes a cold L2.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,10 +14,12 @@
 #include <vector>
 
 #include "jit/launch.h"
-#include "search/measure/channel.h"
 #include "search/measure/trial.h"
 
 namespace tilewright::search {
+
+using Deadline = std::chrono::steady_clock::time_point;
+Deadline deadline_in(double seconds);
 
 /// What is timed: a plan prepared on its buffers.
 struct TimedPlan {

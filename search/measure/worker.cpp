@@ -10,16 +10,15 @@
 #include <thread>
 #include <unordered_map>
 
-#include "search/measure/channel.h"
+#include "jit/frame.h"
 #include "search/measure/runner.h"
 #include "search/measure/wire.h"
 
 namespace tilewright::search {
 namespace {
 
-// A thread of its own, since the one that measures may be in a launch that never ends. A death
-// signal of the parent (PR_SET_PDEATHSIG) would come when the thread that spawned us ends, not when
-// its process does.
+// A thread of its own, since the one that measures may be in a launch that never ends. Not
+// jit::child_die_with_parent(): a measurer may be started by a thread that ends before it does.
 void end_with_the_peer(int socket) {
   std::thread([socket] {
     pollfd entry{.fd = socket, .events = POLLRDHUP, .revents = 0};
@@ -62,13 +61,14 @@ Result<std::shared_ptr<jit::Context>> open_device(const wire::OpenT& request) {
 
 class Worker {
  public:
-  explicit Worker(int socket) : channel_(socket) {}
+  explicit Worker(int socket) : socket_(socket) {}
 
-  // Errors: the channel's, when the peer has gone or speaks nonsense.
+  // Returns when the peer has gone. Errors: it speaks nonsense.
   Result<void> serve() {
     for (;;) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(const std::string bytes, channel_.receive());
-      TILEWRIGHT_ASSIGN_OR_RETURN(const wire::FrameT request, unpack_frame(bytes));
+      TILEWRIGHT_ASSIGN_OR_RETURN(const auto bytes, jit::read_frame(socket_));
+      if (!bytes) return {};
+      TILEWRIGHT_ASSIGN_OR_RETURN(const wire::FrameT request, unpack_frame(*bytes));
       wire::FrameT reply;
       bool lost = false;
       if (const wire::OpenT* open = request.body.AsOpen()) {
@@ -80,7 +80,7 @@ class Worker {
       } else {
         return fail(ErrorCode::kCorrupt, "a frame that is no request of this state");
       }
-      TILEWRIGHT_TRY(channel_.send(pack_frame(reply)));
+      TILEWRIGHT_TRY(jit::write_frame(socket_, pack_frame(reply)));
       // The driver's own clean-up may not return once its context is lost.
       if (lost) ::_exit(0);
     }
@@ -135,7 +135,7 @@ class Worker {
     return out;
   }
 
-  Channel channel_;
+  int socket_;
   std::unique_ptr<TrialRunner> runner_;
   std::unordered_map<Digest, std::shared_ptr<const jit::Image>> images_;
 };
@@ -149,10 +149,9 @@ int serve_measurements(int socket) {
   end_with_the_peer(socket);
   Worker worker(socket);
   const auto served = worker.serve();
-  const bool closed = !served && served.error().code == ErrorCode::kIo;
-  if (!served && !closed)
-    fmt::print(stderr, "tilewright-measure-worker: {}\n", served.error().message);
-  return closed ? 0 : 1;
+  if (served) return 0;
+  fmt::print(stderr, "tilewright-measure-worker: {}\n", served.error().message);
+  return 1;
 }
 
 }  // namespace tilewright::search

@@ -3,11 +3,8 @@
 
 namespace tilewright::search {
 
-/// Serves frames on `socket` until the other end closes it; then, or when the process at the other
+/// Serves frames on `socket` (jit::ChildProcess::kSocket) until the other end closes it; then, or when the process at the other
 /// end dies, this process ends, also in the middle of a launch that hangs. Returns its exit status.
 int serve_measurements(int socket);
-
-/// The socket that a worker finds itself with.
-inline constexpr int kWorkerSocket = 3;
 
 }  // namespace tilewright::search
