@@ -27,10 +27,13 @@ class PreparedLaunch {
  public:
   std::size_t workspace_bytes() const;
   /// `workspace`: workspace_bytes() bytes aligned to 256; may be 0 when none are needed.
-  /// No allocation, no synchronisation; can be captured.
+  /// The plan's context must be current on this thread (Context::activate). No allocation, no
+  /// synchronisation; can be captured; several threads may launch at once.
   Result<void> launch(CUdeviceptr workspace, const Stream& stream) const;
   /// Of the launches that have something to do: how many.
   std::size_t launches() const;
+  /// The `index`-th of launches() alone, as launch() would: to see what each of them costs.
+  Result<void> launch_one(std::size_t index, CUdeviceptr workspace, const Stream& stream) const;
 
  private:
   friend class LoadedPlan;

@@ -1,0 +1,138 @@
+// Stream capture and graphs.
+#include <algorithm>
+
+#include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/timing.h"
+
+using namespace tilewright;
+using vgpu::enter;
+using vgpu::Needs;
+
+namespace {
+
+/// Every node that nothing comes after must be waited for by the stream that began.
+bool is_joined(const vgpu::Capture& capture) {
+  std::vector<bool> followed(capture.nodes.size());
+  for (const auto& node : capture.nodes)
+    for (int before : node.after) followed[std::size_t(before)] = true;
+  for (int node : capture.origin->frontier) followed[std::size_t(node)] = true;
+  return std::all_of(followed.begin(), followed.end(), [](bool is) { return is; });
+}
+
+}  // namespace
+
+VGPU_API cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL && mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+        mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+      return CUDA_ERROR_INVALID_VALUE;
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream == &context.default_stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+    auto capture = std::make_shared<vgpu::Capture>();
+    capture->members = {stream};
+    capture->origin = stream;
+    capture->mode = mode;
+    capture->thread = std::this_thread::get_id();
+    stream->capture = capture;
+    stream->frontier.clear();
+    context.captures.push_back(std::move(capture));
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = nullptr;
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    const std::shared_ptr<vgpu::Capture> capture = stream->capture;
+    if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
+    if (stream != capture->origin) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        capture->thread != std::this_thread::get_id())
+      return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    CUresult result = CUDA_SUCCESS;
+    if (capture->invalid) {
+      result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (!is_joined(*capture)) {
+      result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    }
+    capture->active = false;
+    for (CUstream member : capture->members) {
+      member->capture = nullptr;
+      member->frontier.clear();
+    }
+    std::erase(context.captures, capture);
+    if (result != CUDA_SUCCESS) return result;
+    auto graph = std::make_unique<CUgraph_st>();
+    graph->nodes = std::move(capture->nodes);
+    *out = graph.get();
+    gpu.graphs.emplace(*out, std::move(graph));
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (!status) return CUDA_ERROR_INVALID_VALUE;
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (stream->capture)
+      *status = stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                         : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned long long flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    constexpr unsigned long long kIgnored = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                            CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                            CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    if (!out || (flags & ~kIgnored) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto graph = gpu.graphs.find(handle);
+    if (graph == gpu.graphs.end()) return CUDA_ERROR_INVALID_VALUE;
+    auto exec = std::make_unique<CUgraphExec_st>();
+    exec->nodes = graph->second->nodes;
+    *out = exec.get();
+    gpu.graph_execs.emplace(*out, std::move(exec));
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    auto exec = gpu.graph_execs.find(handle);
+    const CUstream stream = vgpu::find_stream(context, stream_handle);
+    if (exec == gpu.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->capture) {  // child graphs are not built
+      stream->capture->invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    // Nodes were captured after those that they depend on: their order is one to run them in.
+    double launch_us = gpu.description->launch_us;
+    for (const vgpu::GraphNode& node : exec->second->nodes) {
+      vgpu::advance(context, *stream, vgpu::execute_now(gpu, context, node.operation, launch_us));
+      if (context.error != CUDA_SUCCESS) break;
+      launch_us = vgpu::graph_node_us(*gpu.description);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuGraphDestroy(CUgraph graph) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    return gpu.graphs.erase(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+VGPU_API cuGraphExecDestroy(CUgraphExec exec) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    return gpu.graph_execs.erase(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}

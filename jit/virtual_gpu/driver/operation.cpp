@@ -1,0 +1,179 @@
+// What streams and graphs hold - kernels, copies, fills - enqueued and executed.
+#include <algorithm>
+#include <cstring>
+
+#include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/timing.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+CUresult error_of(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kOutOfBounds:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case FaultKind::kMisaligned:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case FaultKind::kIllegalInstruction:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    // Hardware waits for ever, until its watchdog or its user ends the launch.
+    case FaultKind::kTimeout:
+    case FaultKind::kBarrier:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case FaultKind::kTrap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+/// The sizes of the allocations that the parameters point into, each counted once.
+std::uint64_t reachable_bytes(const CUctx_st& context, const KernelOperation& kernel) {
+  std::unordered_set<CUdeviceptr> seen;
+  std::uint64_t bytes = 0;
+  for (const KernelInfo::Parameter& parameter : kernel.kernel->parameters) {
+    for (int at = 0; at + 8 <= parameter.size; at += 8) {
+      CUdeviceptr address = 0;
+      std::memcpy(&address, kernel.parameters.data() + parameter.offset + at, sizeof address);
+      auto after = context.allocations.upper_bound(address);
+      if (after == context.allocations.begin()) continue;
+      const auto& [base, size] = *std::prev(after);
+      if (address - base < size && seen.insert(base).second) bytes += size;
+    }
+  }
+  return bytes;
+}
+
+jit::VirtualLaunch summary(const LaunchTime& time, const Counters& counters, std::uint64_t blocks) {
+  jit::VirtualLaunch out;
+  out.blocks = blocks;
+  out.blocks_executed = counters.blocks_executed;
+  out.modelled_us = time.total_us;
+  out.warp_instructions = counters.warp_instructions;
+  out.global_load_bytes = counters.global_load_bytes;
+  out.global_store_bytes = counters.global_store_bytes;
+  out.global_sectors = counters.global_load_sectors + counters.global_store_sectors;
+  out.shared_wavefronts = counters.shared_wavefronts;
+  out.fma_lanes = counters.fma_warps * 32;
+  out.dram_us = time.dram_us;
+  out.l2_us = time.l2_us;
+  out.fma_us = time.fma_us;
+  out.integer_us = time.integer_us;
+  out.issue_us = time.issue_us;
+  out.shared_us = time.shared_us;
+  out.special_us = time.special_us;
+  out.latency_us = time.latency_us;
+  out.launch_us = time.launch_us;
+  out.occupancy_blocks_per_sm = time.occupancy.blocks_per_sm;
+  std::strncpy(out.bound_by, time.bound_by, sizeof out.bound_by - 1);
+  return out;
+}
+
+double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, double launch_us) {
+  Launch launch;
+  launch.program = kernel.program.get();
+  launch.kernel = kernel.kernel->name;
+  launch.grid = kernel.grid;
+  launch.block = kernel.block;
+  launch.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+  launch.parameters = kernel.parameters;
+  launch.sample_blocks = gpu.sample_blocks;
+  launch.seed = gpu.sample_seed;
+  launch.deadline_s = gpu.deadline_s;
+  launch.threads = gpu.threads;
+  const Outcome outcome = execute(*context.memory, launch);
+  if (outcome.fault) {
+    context.error = error_of(outcome.fault->kind);
+    gpu.explain(outcome.fault->report);
+    return launch_us;
+  }
+
+  LaunchShape shape;
+  shape.blocks = std::uint64_t(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+  shape.block.threads = int(kernel.block[0] * kernel.block[1] * kernel.block[2]);
+  shape.block.registers = kernel.kernel->resources.registers;
+  shape.block.shared_bytes =
+      std::size_t(kernel.kernel->static_shared_bytes) + kernel.dynamic_shared_bytes;
+  shape.reachable_bytes = reachable_bytes(context, kernel);
+  shape.launch_us = launch_us;
+  const LaunchTime time = model_launch(*gpu.description, shape, outcome.counters);
+  gpu.last_launch = summary(time, outcome.counters, shape.blocks);
+  gpu.last_executed = outcome.executed;
+  gpu.launched = true;
+  return time.total_us;
+}
+
+double run_fill(Gpu& gpu, CUctx_st& context, const FillOperation& fill) {
+  const std::size_t bytes = fill.count * std::size_t(fill.width);
+  void* target = context.memory->at(fill.target, bytes);
+  if (!target) {  // freed between capture and replay
+    context.error = CUDA_ERROR_ILLEGAL_ADDRESS;
+    gpu.explain("memset of memory that was freed");
+    return 0;
+  }
+  if (fill.width == 1) {
+    std::memset(target, int(fill.value), bytes);
+  } else {
+    std::fill_n(static_cast<std::uint32_t*>(target), fill.count, fill.value);
+  }
+  return model_device_bytes(*gpu.description, double(bytes));
+}
+
+double run_copy(Gpu& gpu, CUctx_st& context, const CopyOperation& copy) {
+  if (check_copy(context, copy) != CUDA_SUCCESS) {
+    context.error = CUDA_ERROR_ILLEGAL_ADDRESS;
+    gpu.explain("memcpy of memory that was freed");
+    return 0;
+  }
+  using Direction = CopyOperation::Direction;
+  auto view = [&](CUdeviceptr address, bool host) {
+    return host ? reinterpret_cast<void*>(address) : context.memory->at(address, copy.bytes);
+  };
+  std::memmove(view(copy.target, copy.direction == Direction::kToHost),
+               view(copy.source, copy.direction == Direction::kToDevice), copy.bytes);
+  return copy.direction == Direction::kInside
+             ? model_device_bytes(*gpu.description, 2.0 * double(copy.bytes))
+             : model_bus_copy(*gpu.description, double(copy.bytes));
+}
+
+}  // namespace
+
+CUresult check_copy(CUctx_st& context, const CopyOperation& copy) {
+  using Direction = CopyOperation::Direction;
+  auto valid = [&](CUdeviceptr address, bool host) {
+    return host ? address != 0 : context.memory->at(address, copy.bytes) != nullptr;
+  };
+  return valid(copy.target, copy.direction == Direction::kToHost) &&
+                 valid(copy.source, copy.direction == Direction::kToDevice)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+double execute_now(Gpu& gpu, CUctx_st& context, const Operation& operation, double launch_us) {
+  if (auto* kernel = std::get_if<KernelOperation>(&operation))
+    return run_kernel(gpu, context, *kernel, launch_us);
+  if (auto* fill = std::get_if<FillOperation>(&operation)) return run_fill(gpu, context, *fill);
+  return run_copy(gpu, context, std::get<CopyOperation>(operation));
+}
+
+CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation) {
+  CUstream_st& stream = *handle;
+  if (!stream.capture) {
+    if (handle == &context.default_stream) {
+      // It would wait for a blocking stream that is being recorded, and does not run.
+      bool conflict = false;
+      for (auto& capture : context.captures)
+        for (CUstream member : capture->members)
+          if (member->blocking) conflict = capture->invalid = true;
+      if (conflict) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    advance(context, stream, execute_now(gpu, context, operation, gpu.description->launch_us));
+    return CUDA_SUCCESS;
+  }
+  Capture& capture = *stream.capture;
+  if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  capture.nodes.push_back({std::move(operation), stream.frontier});
+  stream.frontier = {int(capture.nodes.size()) - 1};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tilewright::vgpu

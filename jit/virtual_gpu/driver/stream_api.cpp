@@ -1,0 +1,157 @@
+// Streams and events. Work is done when it is enqueued, so that waiting is bookkeeping of modelled
+// time and of what a capture records.
+#include <algorithm>
+
+#include "jit/virtual_gpu/driver/state.h"
+
+using namespace tilewright;
+using vgpu::enter;
+using vgpu::Needs;
+
+namespace {
+
+/// What a capturing stream must not be asked: it has no state to tell.
+CUresult refuse_if_capturing(CUstream stream) {
+  if (!stream->capture) return CUDA_SUCCESS;
+  stream->capture->invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+void join(std::vector<int>& frontier, const std::vector<int>& other) {
+  for (int node : other)
+    if (std::find(frontier.begin(), frontier.end(), node) == frontier.end())
+      frontier.push_back(node);
+}
+
+CUresult wait_in_capture(CUctx_st& context, CUstream stream, const CUevent_st& event) {
+  auto& capture = stream->capture;
+  if (!event.capture) {
+    capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (!event.capture->active) return CUDA_ERROR_CAPTURED_EVENT;
+  if (!capture) {
+    if (stream == &context.default_stream) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    capture = event.capture;
+    capture->members.push_back(stream);
+  } else if (capture != event.capture) {
+    capture->invalid = event.capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  join(stream->frontier, event.frontier);
+  return CUDA_SUCCESS;
+}
+
+CUresult sync_stream(CUstream handle, bool wait) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult refused = refuse_if_capturing(stream)) return refused;
+    if (wait) context.host_us = vgpu::ready_us(context, *stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult sync_event(CUevent handle, bool wait) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    auto event = context.events.find(handle);
+    if (event == context.events.end()) return CUDA_ERROR_INVALID_HANDLE;
+    if (event->second->capture) return CUDA_ERROR_CAPTURED_EVENT;
+    if (wait) context.host_us = std::max(context.host_us, event->second->time_us);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+VGPU_API cuStreamCreate(CUstream* out, unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (!out || (flags & ~unsigned(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto stream = std::make_unique<CUstream_st>();
+    stream->blocking = flags != CU_STREAM_NON_BLOCKING;
+    *out = stream.get();
+    context.streams.emplace(*out, std::move(stream));
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamDestroy(CUstream handle) {
+  return enter(Needs::kContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    auto stream = context.streams.find(handle);
+    if (stream == context.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
+    if (auto& capture = stream->second->capture) {
+      capture->invalid = true;
+      std::erase(capture->members, handle);
+    }
+    context.streams.erase(stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamSynchronize(CUstream stream) { return sync_stream(stream, true); }
+VGPU_API cuStreamQuery(CUstream stream) { return sync_stream(stream, false); }
+
+VGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+    const CUstream stream = vgpu::find_stream(context, handle);
+    auto event = context.events.find(event_handle);
+    if (!stream || event == context.events.end()) return CUDA_ERROR_INVALID_HANDLE;
+    if (!event->second->recorded) return CUDA_SUCCESS;
+    if (stream->capture || event->second->capture)
+      return wait_in_capture(context, stream, *event->second);
+    stream->ready_us = std::max(stream->ready_us, event->second->time_us);
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuEventCreate(CUevent* out, unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+    if (!out || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto event = std::make_unique<CUevent_st>();
+    event->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+    *out = event.get();
+    context.events.emplace(*out, std::move(event));
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuEventDestroy(CUevent event) {
+  return enter(Needs::kContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    return context.events.erase(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+VGPU_API cuEventRecord(CUevent event_handle, CUstream stream_handle) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, stream_handle);
+    auto found = context.events.find(event_handle);
+    if (!stream || found == context.events.end()) return CUDA_ERROR_INVALID_HANDLE;
+    CUevent_st& event = *found->second;
+    if (stream->capture && stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    event.recorded = true;
+    event.capture = stream->capture;
+    event.frontier = stream->frontier;
+    event.time_us = vgpu::ready_us(context, *stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuEventSynchronize(CUevent event) { return sync_event(event, true); }
+VGPU_API cuEventQuery(CUevent event) { return sync_event(event, false); }
+
+VGPU_API cuEventElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+    auto start = context.events.find(start_handle), end = context.events.find(end_handle);
+    if (start == context.events.end() || end == context.events.end())
+      return CUDA_ERROR_INVALID_HANDLE;
+    for (const CUevent_st* event : {start->second.get(), end->second.get()}) {
+      if (!event->timed || !event->recorded) return CUDA_ERROR_INVALID_HANDLE;
+      if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
+    }
+    *milliseconds = float((end->second->time_us - start->second->time_us) * 1e-3);
+    return CUDA_SUCCESS;
+  });
+}

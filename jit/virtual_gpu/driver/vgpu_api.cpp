@@ -1,0 +1,74 @@
+// What the library exports beside the driver API.
+#include <algorithm>
+
+#include "jit/virtual_gpu/driver/state.h"
+
+using namespace tilewright;
+using vgpu::enter;
+using vgpu::Needs;
+
+namespace tilewright::jit {
+
+VGPU_API tilewrightVgpuDescribe(const char* yaml, const char* file) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!yaml || !file) return CUDA_ERROR_INVALID_VALUE;
+    if (gpu.initialised) {
+      if (gpu.description_text == yaml) return CUDA_SUCCESS;
+      gpu.explain("the virtual GPU of this process is already '" + gpu.description->id +
+                  "', expected the same description as before");
+      return CUDA_ERROR_ILLEGAL_STATE;
+    }
+    auto parsed = DeviceDescription::parse(yaml, file);
+    if (!parsed) {
+      gpu.explain(parsed.error().message);
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    gpu.description = std::move(*parsed);
+    gpu.description_text = yaml;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API tilewrightVgpuSampleBlocks(std::uint64_t blocks, std::uint64_t seed) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    gpu.sample_blocks = blocks;
+    gpu.sample_seed = seed;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API tilewrightVgpuSetDeadline(double seconds) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!(seconds >= 0)) return CUDA_ERROR_INVALID_VALUE;
+    gpu.deadline_s = seconds;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API tilewrightVgpuLastLaunch(VirtualLaunch* out) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!gpu.launched) return CUDA_ERROR_NOT_FOUND;
+    *out = gpu.last_launch;
+    return CUDA_SUCCESS;
+  });
+}
+
+extern "C" __attribute__((visibility("default"))) const char* tilewrightVgpuReport() {
+  vgpu::Gpu& gpu = vgpu::Gpu::instance();
+  std::lock_guard lock(gpu.mutex);
+  return gpu.report;
+}
+
+extern "C" __attribute__((visibility("default"))) std::uint64_t tilewrightVgpuExecutedBlocks(
+    std::uint64_t* out, std::uint64_t capacity) {
+  vgpu::Gpu& gpu = vgpu::Gpu::instance();
+  std::lock_guard lock(gpu.mutex);
+  if (!gpu.launched) return 0;
+  const std::uint64_t count = gpu.last_launch.blocks_executed;
+  for (std::uint64_t i = 0; out && i < std::min(count, capacity); ++i)
+    out[i] = gpu.last_executed.empty() ? i : gpu.last_executed[i];
+  return count;
+}
+
+}  // namespace tilewright::jit
