@@ -1,0 +1,82 @@
+#include "daemon/protocol/memory_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace tilewright::protocol {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+
+tl::unexpected<Error> failed(std::string_view call) {
+  int error = errno;
+  return fail(error == ENOMEM || error == ENOSPC ? ErrorCode::kOutOfMemory : ErrorCode::kIo,
+              fmt::format("memory file: {}: {}", call, std::strerror(error)));
+}
+
+}  // namespace
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : value_(std::exchange(other.value_, -1)) {}
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(value_, other.value_);
+  return *this;
+}
+FileDescriptor::~FileDescriptor() {
+  if (value_ >= 0) close(value_);
+}
+int FileDescriptor::release() { return std::exchange(value_, -1); }
+
+Result<FileDescriptor> make_memory_file(std::string_view name, std::string_view bytes) {
+  FileDescriptor file(memfd_create(std::string(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return failed("memfd_create");
+  for (std::size_t at = 0; at < bytes.size();) {
+    ssize_t written = pwrite(file.get(), bytes.data() + at, bytes.size() - at, off_t(at));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return failed("pwrite");
+    at += std::size_t(written);
+  }
+  if (fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return failed("F_ADD_SEALS");
+  return file;
+}
+
+Result<MappedFile> MappedFile::map(const FileDescriptor& file, std::size_t bytes) {
+  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_WRITE;
+  int seals = fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kNeeded) != kNeeded)
+    return fail(ErrorCode::kCorrupt, "memory file is not sealed against change");
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return failed("fstat");
+  if (std::size_t(status.st_size) != bytes) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("memory file has {} bytes, expected {}", status.st_size, bytes));
+  }
+  MappedFile mapped;
+  if (bytes == 0) return mapped;
+  void* data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) return failed("mmap");
+  mapped.data_ = data;
+  mapped.size_ = bytes;
+  return mapped;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+MappedFile::~MappedFile() {
+  if (data_) munmap(data_, size_);
+}
+
+}  // namespace tilewright::protocol

@@ -1,0 +1,166 @@
+/// What client and daemon say to each other, as values. docs/protocol.md describes the exchange.
+///
+/// A frame is a header of 16 bytes and a FlatBuffer (frames.fbs). Requests carry an id that the
+/// client chose; every answer carries the id of its request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "jit/digest.h"
+
+namespace tilewright::protocol {
+
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kMagic = 0x31465754;  ///< "TWF1"
+inline constexpr std::size_t kDefaultMaxFrameBytes = std::size_t{4} << 20;
+
+/// Little-endian, as FlatBuffers are.
+struct FrameHeader {
+  std::uint32_t magic = kMagic;
+  std::uint32_t bytes = 0;  ///< of what follows
+  std::uint64_t id = 0;
+};
+static_assert(sizeof(FrameHeader) == 16);
+
+struct Hello {
+  std::uint32_t version = kVersion;
+  std::string client;  ///< for people: program and pid
+};
+
+struct Device {
+  std::string name;
+  Digest key;  ///< jit::DeviceInfo::key
+  bool virtual_gpu = false;
+  bool operator==(const Device&) const = default;
+};
+
+struct Welcome {
+  std::uint32_t version = kVersion;
+  std::string server;
+  std::int32_t pid = 0;
+  std::uint32_t max_frame_bytes = 0;
+  std::vector<Device> devices;
+};
+
+/// A request failed; the session goes on, unless the frame itself was malformed.
+struct Failure {
+  Error error;
+};
+
+struct Problem {
+  std::string operator_text;        ///< without parameters, as templates::print writes it
+  std::vector<std::int64_t> sizes;  ///< of the dynamic dimensions, in the operator's order
+  Digest device;                    ///< jit::DeviceInfo::key; empty: the daemon's first device
+  bool operator==(const Problem&) const = default;
+};
+
+struct Get {
+  Problem problem;
+  bool want_images = true;
+  std::vector<Digest> have;  ///< images that the client holds already
+};
+
+enum class Source : std::uint8_t { kHit = 1, kFallback = 2 };
+std::string_view to_string(Source source);  ///< "hit", "fallback"
+
+struct Plan {
+  Digest problem;
+  std::uint64_t plan_version = 0;  ///< another plan, another number; no order
+  Source source = Source::kHit;
+  bool verified = false;  ///< on this device
+  bool modelled = false;
+  double time_us = 0, baseline_us = 0;  ///< 0: not measured
+  std::string plan, narrow;             ///< jit::pack; narrow may be empty
+  std::vector<std::string> groups;
+  std::vector<Digest> images;     ///< what plan and narrow launch
+  std::uint64_t image_bytes = 0;  ///< of the memory file that comes with this frame; 0: none
+};
+
+struct Subscribe {
+  Problem problem;
+};
+struct Subscribed {
+  Digest problem;
+};
+struct Unsubscribe {
+  std::uint64_t subscription = 0;  ///< id of the subscribe frame
+};
+/// Sent with the id of the subscribe frame, whenever another plan is served for its problem.
+struct Better {
+  Digest problem;
+  std::uint64_t plan_version = 0;
+};
+
+struct Tune {
+  Problem problem;
+  std::int32_t evaluations = 0;  ///< 0: as the daemon is configured
+  double seconds = 0;
+  std::uint64_t seed = 1;
+  std::string strategy;  ///< empty: as the daemon is configured
+  std::int32_t priority = 0;
+};
+struct Progress {
+  std::int32_t done = 0, total = 0;
+  double seconds = 0, eta_seconds = 0, best_us = 0;
+  std::string current;
+};
+struct Tuned {
+  std::string report;  ///< JSON
+  bool interrupted = false;
+};
+/// Of a tune: it is answered as interrupted, with what it found.
+struct Cancel {
+  std::uint64_t request = 0;
+};
+
+struct Stats {};
+struct Counter {
+  std::string name;
+  double value = 0;
+  bool operator==(const Counter&) const = default;
+};
+struct Statistics {
+  std::vector<Counter> counters;
+};
+
+struct Export {};
+struct Exported {
+  std::uint64_t lines = 0, bytes = 0;  ///< in the memory file that comes with this frame
+};
+/// JSON lines in pieces, all with one id; the last one is answered.
+struct Import {
+  std::string bytes;
+  bool last = true;
+};
+struct Imported {
+  std::uint64_t items = 0;
+};
+
+struct Ping {};
+struct Done {};
+struct Shutdown {};
+
+/// In the order of the union in frames.fbs.
+using Message = std::variant<Hello, Welcome, Failure, Get, Plan, Subscribe, Subscribed, Unsubscribe,
+                             Better, Tune, Progress, Tuned, Cancel, Stats, Statistics, Export,
+                             Exported, Import, Imported, Ping, Done, Shutdown>;
+
+/// "get", "tune", ...: as messages of errors name them.
+std::string_view name_of(const Message& message);
+
+/// Header and body.
+std::string encode(std::uint64_t id, const Message& message);
+/// The body alone, for a frame that is sent under many ids.
+std::string encode_body(const Message& message);
+
+/// The first 16 bytes of a frame. Errors: kCorrupt (not a frame), kInvalidArgument (too long).
+Result<FrameHeader> decode_header(std::string_view bytes, std::size_t max_frame_bytes);
+/// `body`: aligned to 8. Errors: kCorrupt (the verifier refuses it), kUnsupported (of a kind that
+/// this version does not know).
+Result<Message> decode_body(std::string_view body);
+
+}  // namespace tilewright::protocol
