@@ -17,31 +17,41 @@ using nlohmann::json;
 
 // What a journal says.
 struct Progress {
-  json device;
+  json device = json::object();
   std::map<std::string, TrialResult> results;
   std::set<std::string> open;  // started, without a result
 };
 
+Result<void> take_line(const Bundle& bundle, const std::filesystem::path& path, const json& line,
+                       Progress& progress) {
+  const std::string event = line.value("event", "");
+  if (event == "session") {
+    const std::string digest = line.value("bundle", "");
+    if (digest != bundle.digest().hex())
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is the journal of bundle {}, this is {}", path.string(), digest,
+                              bundle.digest().hex()));
+    progress.device = line.value("device", json::object());
+  } else if (event == "started") {
+    progress.open.insert(line.value("id", ""));
+  } else if (event == "finished") {
+    TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result,
+                                result_from_json(line.value("result", json::object())));
+    progress.open.erase(result.id);
+    progress.results.insert_or_assign(std::string(result.id), std::move(result));
+  }
+  return {};
+}
+
 Result<Progress> read_progress(const Bundle& bundle, const std::filesystem::path& path) {
   TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<json> lines, read_journal(path));
   Progress progress;
-  for (const json& line : lines) {
-    const std::string event = line.value("event", "");
-    if (event == "session") {
-      const std::string digest = line.value("bundle", "");
-      if (digest != bundle.digest().hex())
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{} is the journal of bundle {}, this is {}", path.string(), digest,
-                                bundle.digest().hex()));
-      progress.device = line.value("device", json::object());
-    } else if (event == "started") {
-      progress.open.insert(line.value("id", ""));
-    } else if (event == "finished") {
-      TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result,
-                                  result_from_json(line.value("result", json::object())));
-      progress.open.erase(result.id);
-      const std::string id = result.id;
-      progress.results.insert_or_assign(id, std::move(result));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    try {
+      TILEWRIGHT_TRY(take_line(bundle, path, lines[i], progress));
+    } catch (const json::exception& error) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("{}:{}: {}", path.string(), i + 1, error.what()));
     }
   }
   return progress;
