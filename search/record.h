@@ -1,12 +1,13 @@
-/// Between the tuner and the cache: what a tune found as an entry of a record, and its trials as
-/// what a store journals. Used by whoever owns a store (the command line, the daemon); the tuner
-/// itself knows none.
+/// Between the tuner and the cache: what a tune found as an entry of a record, and its trials in a
+/// store's journal (their ids and bodies: journal.h). Used by whoever owns a store (the command line,
+/// the daemon); the tuner itself knows none.
 #pragma once
 
 #include <string>
 
 #include "cache/record.h"
 #include "cache/store.h"
+#include "search/journal.h"
 #include "search/tuner.h"
 
 namespace tilewright::search {
@@ -23,14 +24,5 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
 /// generator, device, shape or way of measuring have other ids. `store` outlives the hooks.
 TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
                      const jit::DeviceInfo& device);
-
-/// Digest of all that a trial's outcome depends on: group, family, config, generator, device, shape,
-/// and how it is verified and measured. The seed is not among it.
-std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
-                     const std::string& family, const templates::Config& config);
-
-/// The body of a StoredTrial. Errors: kCorrupt.
-std::string trial_body(const CandidateReport& candidate);
-Result<CandidateReport> parse_trial_body(const std::string& body);
 
 }  // namespace tilewright::search

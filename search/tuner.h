@@ -55,7 +55,9 @@ struct CandidateReport {
   Sample sample;
   Verification verification;
   std::vector<jit::KernelResources> resources;
+  int shared_bytes = 0;  ///< static and dynamic, of the launch that needs most
   double compile_ms = 0;
+  bool recalled = false;  ///< from the journal: not run this time
 };
 
 struct GroupReport {

@@ -1,0 +1,166 @@
+#include "search/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "search/journal.h"
+
+namespace tilewright::search {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Candidates compiled or waiting for it, beside the one that is measured.
+constexpr std::size_t kAhead = 6;
+
+}  // namespace
+
+void TuneClock::step(const std::string& current, double best_us) {
+  ++done_;
+  show(current, best_us);
+}
+
+void TuneClock::show(const std::string& current, double best_us) const {
+  if (!hooks_.progress) return;
+  TuneProgress progress;
+  progress.done = done_;
+  progress.total = std::max(total_, done_);
+  progress.seconds = seconds();
+  if (done_ > 0) progress.eta_seconds = progress.seconds / done_ * (progress.total - done_);
+  progress.current = current;
+  progress.best_us = best_us;
+  hooks_.progress(progress);
+}
+
+CandidatePipeline::CandidatePipeline(const TuneRequest& request, jit::CompilePool& compiler,
+                                     Measurer& measurer, const TuneHooks& hooks, TuneClock& clock,
+                                     std::stop_token stop)
+    : request_(request),
+      compiler_(compiler),
+      measurer_(measurer),
+      hooks_(hooks),
+      clock_(clock),
+      stop_(std::move(stop)) {}
+
+bool CandidatePipeline::stopped() const {
+  return stop_.stop_requested() ||
+         (request_.budget.seconds > 0 && clock_.seconds() > 0.75 * request_.budget.seconds);
+}
+
+void CandidatePipeline::prepare(Arm& arm) {
+  const std::optional<templates::Config> config = arm.strategy->ask();
+  if (!config) {
+    arm.exhausted = true;
+    return;
+  }
+  Job job;
+  job.arm = &arm;
+  if (hooks_.recall) {
+    if (auto known = hooks_.recall(arm.digest, std::string(arm.family->name()), *config)) {
+      job.report = std::move(*known);
+      job.report.recalled = true;
+      job.known = true;
+    }
+  }
+  job.report.group = arm.digest;
+  job.report.family = arm.family->name();
+  job.report.config = *config;
+  if (!job.known) {
+    auto generated = arm.family->generate(*arm.op, *config, arm.facts);
+    if (generated) {
+      job.plan = std::move(generated->plan);
+      job.image =
+          compiler_.submit(std::move(generated->source), compile_options(measurer_.device()));
+    } else {
+      job.report.failure = generated.error();
+      job.known = true;
+    }
+  }
+  jobs_.push_back(std::move(job));
+}
+
+Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
+  CandidateReport& report = job.report;
+  const Result<jit::Image>& compiled = job.image.get();
+  if (!compiled) {
+    report.failure = compiled.error();
+    return nullptr;
+  }
+  const auto image = std::make_shared<const jit::Image>(*compiled);
+  set_image(job.plan, image->digest);
+  describe_image(report, *image, job.plan);
+  Trial trial;
+  trial.id = trial_id(request_, measurer_.device(), report.group, report.family, report.config);
+  trial.op = job.arm->op;
+  trial.bindings = job.arm->bindings;
+  trial.plan = std::move(job.plan);
+  trial.images = {image};
+  trial.seed = request_.seed;
+  trial.verify = request_.verify;
+  trial.measure = request_.measure;
+  // A time above this can be no part of the best plan; on the virtual GPU a time costs nothing.
+  if (job.arm->best >= 0 && !measurer_.device().virtual_gpu)
+    trial.measure.cut_off_us = 2 * job.arm->best_us();
+  TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, measurer_.run(trial));
+  report.failure = std::move(result.failure);
+  report.verification = result.verification;
+  report.sample = std::move(result.sample);
+  return image;
+}
+
+Result<bool> CandidatePipeline::finish(Job& job) {
+  const std::string what =
+      fmt::format("{} {}", job.report.family, templates::to_string(job.report.config));
+  const auto best_us = [&] { return job.arm->best < 0 ? 0 : job.arm->best_us(); };
+  clock_.show(what, best_us());
+  std::shared_ptr<const jit::Image> image;
+  if (!job.known) {
+    while (job.image.wait_for(50ms) != std::future_status::ready)
+      if (stop_.stop_requested()) return false;
+    TILEWRIGHT_ASSIGN_OR_RETURN(image, measure(job));
+  }
+  // First of all: a tune that is killed now knows it the next time.
+  if (hooks_.journal && !job.report.recalled) TILEWRIGHT_TRY(hooks_.journal(job.report));
+  job.arm->take(std::move(job.report), std::move(image));
+  clock_.step(what, best_us());
+  return true;
+}
+
+Result<int> CandidatePipeline::run(std::span<Arm* const> order) {
+  int evaluated = 0;
+  std::size_t next = 0;
+  while (!stopped()) {
+    while (next < order.size() && jobs_.size() <= kAhead) prepare(*order[next++]);
+    if (jobs_.empty()) break;
+    TILEWRIGHT_ASSIGN_OR_RETURN(const bool finished, finish(jobs_.front()));
+    if (!finished) break;
+    jobs_.pop_front();
+    ++evaluated;
+  }
+  jobs_.clear();
+  return evaluated;
+}
+
+jit::CompileOptions compile_options(const jit::DeviceInfo& device) {
+  jit::CompileOptions options;
+  options.architecture = device.architecture();
+  return options;
+}
+
+void describe_image(CandidateReport& report, const jit::Image& image, const jit::Plan& plan) {
+  report.images = {image.digest};
+  report.resources = image.kernels;
+  report.compile_ms = image.compile_ms;
+  for (const jit::PlanLaunch& launch : plan.launches) {
+    const jit::KernelResources* kernel = image.find(launch.kernel);
+    const int fixed = kernel != nullptr ? kernel->static_shared_bytes : 0;
+    report.shared_bytes = std::max(report.shared_bytes, launch.dynamic_shared_bytes + fixed);
+  }
+}
+
+void set_image(jit::Plan& plan, const Digest& image) {
+  for (jit::PlanLaunch& launch : plan.launches) launch.image = image;
+}
+
+}  // namespace tilewright::search

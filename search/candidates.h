@@ -1,0 +1,78 @@
+/// The pipeline of candidates: generated and sent to the compile pool some way ahead of the one that
+/// is being verified and measured.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <span>
+#include <stop_token>
+
+#include "search/arm.h"
+
+namespace tilewright::search {
+
+/// Progress of a tune, for the caller's hook.
+class TuneClock {
+ public:
+  TuneClock(const TuneHooks& hooks, int total)
+      : hooks_(hooks), total_(total), begin_(std::chrono::steady_clock::now()) {}
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  void set_total(int total) { total_ = total; }
+  void step(const std::string& current, double best_us);
+  void show(const std::string& current, double best_us) const;
+
+ private:
+  const TuneHooks& hooks_;
+  int total_ = 0, done_ = 0;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+/// One thread.
+class CandidatePipeline {
+ public:
+  CandidatePipeline(const TuneRequest& request, jit::CompilePool& compiler, Measurer& measurer,
+                    const TuneHooks& hooks, TuneClock& clock, std::stop_token stop);
+
+  /// One evaluation of each arm listed, in that order; an arm without configs left is marked
+  /// exhausted and costs nothing. Returns how many were evaluated: fewer when stopped() or exhausted.
+  /// Errors: of the measurer and of the journal.
+  Result<int> run(std::span<Arm* const> order);
+
+  /// The caller asked to stop, or the seconds are used up.
+  bool stopped() const;
+
+ private:
+  struct Job {
+    Arm* arm = nullptr;
+    CandidateReport report;
+    bool known = false;  ///< from the journal, or failed already: nothing to compile or run
+    jit::Plan plan;
+    std::shared_future<Result<jit::Image>> image;
+  };
+  void prepare(Arm& arm);
+  /// False when stopped before the image was there.
+  Result<bool> finish(Job& job);
+  /// Fills in the job's report; the image is null if it did not compile.
+  Result<std::shared_ptr<const jit::Image>> measure(Job& job);
+
+  const TuneRequest& request_;
+  jit::CompilePool& compiler_;
+  Measurer& measurer_;
+  const TuneHooks& hooks_;
+  TuneClock& clock_;
+  std::stop_token stop_;
+  std::deque<Job> jobs_;
+};
+
+/// Everything is compiled alike, so that an image of a candidate is the image of the plan.
+jit::CompileOptions compile_options(const jit::DeviceInfo& device);
+
+/// What a report says of a candidate's image: digest, resources, shared memory of `plan`'s launches.
+void describe_image(CandidateReport& report, const jit::Image& image, const jit::Plan& plan);
+
+/// Puts the image into all launches of a plan that was generated with it.
+void set_image(jit::Plan& plan, const Digest& image);
+
+}  // namespace tilewright::search

@@ -1,0 +1,321 @@
+#include "search/finals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "search/measure/statistics.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr std::size_t kListed = 8;  ///< partitions in the report, beside the baseline
+
+/// All leaders together may be wrong about the noise this often.
+constexpr double kSignificance = 0.02;
+
+void add_ceiling(GroupReport& group, const Sample& sample, const Floor& floor) {
+  if (!sample.bound_by.empty()) {
+    group.bound_by = sample.bound_by;
+    group.bound_fraction = sample.bound_fraction;
+    return;
+  }
+  group.bound_by = floor.bound_by;
+  const double at_ceiling = std::max({floor.memory_us, floor.arithmetic_us, floor.launch_us});
+  if (sample.time_us > 0) group.bound_fraction = std::min(1.0, at_ceiling / sample.time_us);
+}
+
+double time_of(const PartitionReport& partition) {
+  if (partition.failure) return std::numeric_limits<double>::infinity();
+  return partition.whole ? partition.whole->time_us : partition.sum_us;
+}
+
+}  // namespace
+
+Finals::Finals(const TuneRequest& request, const PartitionSpace& space, std::span<Arm> arms,
+               const CostModel& model, jit::CompilePool& compiler, Measurer& measurer,
+               TuneClock& clock)
+    : request_(request),
+      space_(space),
+      arms_(arms),
+      model_(model),
+      measurer_(measurer),
+      clock_(clock),
+      composer_(request, space, compiler, measurer.device()) {
+  for (const Arm& arm : arms) {
+    composer_.know(arm.best_image);
+    composer_.know(arm.safe_image);
+  }
+}
+
+/// `safe`: with the safe config of the first family whose safe config did not fail, where there is
+/// one; else, and wherever there is none, with what was best.
+Result<Finals::Finalist> Finals::finalist(const Partition& partition, bool safe) const {
+  Finalist made;
+  for (const int index : partition) {
+    const Group& group = space_.groups()[static_cast<std::size_t>(index)];
+    const Arm* best = nullptr;
+    const CandidateReport* chosen = nullptr;
+    const templates::Family* family = nullptr;
+    for (const Arm& arm : arms_) {
+      if (arm.digest != group.digest) continue;
+      const CandidateReport* report = arm.safe_report();
+      if (safe && chosen == nullptr && report != nullptr && !report->failure) {
+        chosen = report;
+        family = arm.family;
+      }
+      if (best == nullptr || arm.best_us() < best->best_us()) best = &arm;
+    }
+    if (chosen == nullptr && best != nullptr && best->best >= 0) {
+      chosen = &best->tried[static_cast<std::size_t>(best->best)];
+      family = best->family;
+    }
+    GroupReport entry;
+    entry.statements = statement_texts(space_.op(), group.statements);
+    entry.indices = group.statements;
+    entry.digest = group.digest;
+    TILEWRIGHT_ASSIGN_OR_RETURN(entry.bytes_moved, space_.bytes_moved(group, request_.bindings));
+    TILEWRIGHT_ASSIGN_OR_RETURN(entry.bytes_saved, space_.bytes_saved(group, request_.bindings));
+    if (chosen != nullptr) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(const Work work, work_of(group.op, request_.bindings));
+      entry.best = *chosen;
+      add_ceiling(entry, chosen->sample, model_.floor(work));
+      made.report.sum_us += chosen->sample.time_us;
+    } else {
+      // What its first candidate died of, for the reader.
+      entry.best.failure = Error{ErrorCode::kNotFound, "no candidate was tried", ""};
+      for (const Arm& arm : arms_)
+        if (arm.digest == group.digest && !arm.tried.empty()) {
+          entry.best = arm.tried.front();
+          break;
+        }
+      made.report.failure = entry.best.failure;
+    }
+    made.report.bytes_moved += entry.bytes_moved;
+    made.report.groups.push_back(std::move(entry));
+    made.parts.push_back({index, family, chosen != nullptr ? chosen->config : templates::Config{}});
+    made.candidates.push_back(chosen);
+  }
+  for (const int index : space_.unfused()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(
+        const std::int64_t bytes,
+        space_.bytes_moved(space_.groups()[static_cast<std::size_t>(index)], request_.bindings));
+    made.report.bytes_saved += bytes;
+  }
+  made.report.bytes_saved -= made.report.bytes_moved;
+  made.report.safe_configs = safe;
+  return made;
+}
+
+Result<void> Finals::find_finalists() {
+  const auto cost = [&](const Group& group) {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Arm& arm : arms_)
+      if (arm.digest == group.digest) best = std::min(best, arm.best_us());
+    return best;
+  };
+  for (const Partition& partition : space_.best(kListed, cost)) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(Finalist made, finalist(partition, false));
+    finalists_.push_back(std::move(made));
+  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(Finalist unfused, finalist(space_.unfused(), true));
+  // The baseline may be among them: then it is listed once, and cannot beat itself.
+  for (std::size_t i = 0; i < finalists_.size(); ++i)
+    if (finalists_[i].parts == unfused.parts) baseline_ = static_cast<int>(i);
+  if (baseline_ < 0) {
+    baseline_ = static_cast<int>(finalists_.size());
+    finalists_.push_back(std::move(unfused));
+  }
+  finalists_[static_cast<std::size_t>(baseline_)].baseline = true;
+  finalists_[static_cast<std::size_t>(baseline_)].report.safe_configs = true;
+  return {};
+}
+
+/// On the virtual GPU, where times do not vary, a partition of one group has been measured already.
+std::optional<TrialResult> Finals::known_result(const Finalist& finalist) const {
+  if (!measurer_.device().virtual_gpu || finalist.parts.size() != 1) return std::nullopt;
+  const CandidateReport& candidate = *finalist.candidates.front();
+  if (candidate.group != templates::digest(space_.op())) return std::nullopt;
+  TrialResult result;
+  result.sample = candidate.sample;
+  result.verification = candidate.verification;
+  return result;
+}
+
+Trial Finals::trial_of(const Finalist& finalist) const {
+  const Composition& composition = **finalist.composition;
+  Trial trial;
+  Hasher id;
+  for (const Part& part : finalist.parts)
+    id.add(space_.groups()[static_cast<std::size_t>(part.group)].digest.hex())
+        .add(part.family->name())
+        .add(templates::to_string(part.config));
+  trial.id = "whole-" + id.finish().hex();
+  trial.op = request_.op;
+  trial.bindings = request_.bindings;
+  trial.plan = composition.plan;
+  trial.images = composition.images;
+  trial.seed = request_.seed;
+  trial.verify = request_.verify;
+  trial.measure = request_.measure;
+  return trial;
+}
+
+Result<void> Finals::measure() {
+  std::vector<Finalist*> leaders;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    const bool leads = static_cast<int>(i) < request_.leaders || static_cast<int>(i) == baseline_;
+    if (leads && !finalists_[i].report.failure) leaders.push_back(&finalists_[i]);
+  }
+  std::vector<std::vector<Part>> parts;
+  for (const Finalist* leader : leaders) parts.push_back(leader->parts);
+  std::vector<Result<Composition>> made = composer_.compose(parts, Alignment::kAllocated);
+
+  std::vector<Trial> trials;
+  std::vector<Finalist*> measured;
+  const auto judge = [](Finalist& finalist, TrialResult result) {
+    finalist.judged = true;
+    finalist.report.failure = std::move(result.failure);
+    finalist.report.verification = result.verification;
+    if (!finalist.report.failure) finalist.report.whole = std::move(result.sample);
+  };
+  for (std::size_t i = 0; i < leaders.size(); ++i) {
+    leaders[i]->composition = std::move(made[i]);
+    if (!*leaders[i]->composition) {
+      TrialResult failed;
+      failed.failure = leaders[i]->composition->error();
+      judge(*leaders[i], std::move(failed));
+    } else if (auto known = known_result(*leaders[i])) {
+      judge(*leaders[i], std::move(*known));
+    } else {
+      trials.push_back(trial_of(*leaders[i]));
+      measured.push_back(leaders[i]);
+    }
+  }
+  if (trials.empty()) return {};
+  clock_.show(fmt::format("{} whole plans in turns", trials.size()), 0);
+  const int rounds = measurer_.device().virtual_gpu ? 1 : std::max(1, request_.measure.repeats);
+  TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results,
+                              measurer_.run_interleaved(trials, rounds));
+  if (results.size() != trials.size())
+    return fail(ErrorCode::kInternal, fmt::format("the measurer returned {} results, expected {}",
+                                                  results.size(), trials.size()));
+  for (std::size_t i = 0; i < results.size(); ++i) judge(*measured[i], std::move(results[i]));
+  return {};
+}
+
+/// The leader that is better than the baseline beyond the noise, by most; else the baseline; and
+/// where that failed, the fastest leader.
+void Finals::choose(TuneReport& report) const {
+  const Finalist& baseline = finalists_[static_cast<std::size_t>(baseline_)];
+  const bool compared = baseline.judged && !baseline.report.failure;
+  if (compared) {
+    report.baseline = *baseline.report.whole;
+    report.choice = baseline_;
+  }
+  report.baseline_name = "unfused defaults";
+  double best_us = std::numeric_limits<double>::infinity();
+  int leaders = 0;
+  for (const Finalist& finalist : finalists_) leaders += finalist.judged && !finalist.baseline;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    const Finalist& finalist = finalists_[i];
+    if (!finalist.judged || finalist.report.failure || finalist.baseline) continue;
+    const Sample& sample = *finalist.report.whole;
+    PairedComparison comparison;
+    if (compared) {
+      comparison = compare(sample, report.baseline, kSignificance / leaders);
+      if (!comparison.better) continue;
+    }
+    if (sample.time_us >= best_us) continue;
+    best_us = sample.time_us;
+    report.choice = static_cast<int>(i);
+    report.margin = comparison.gain;
+    report.margin_interval = comparison.gain_interval;
+    report.better_beyond_noise = comparison.better;
+  }
+}
+
+Result<void> Finals::add_plans(TuneReport& report, int chosen, bool verify) {
+  Finalist& finalist = finalists_[static_cast<std::size_t>(chosen)];
+  const std::vector<Part> parts[] = {finalist.parts};
+  if (!finalist.composition)
+    finalist.composition = std::move(composer_.compose(parts, Alignment::kAllocated).front());
+  if (!*finalist.composition) return fail(finalist.composition->error());
+  report.plan = (*finalist.composition)->plan;
+  report.images = (*finalist.composition)->images;
+  if (!verify) return {};
+
+  clock_.show("the plan for unaligned tensors", 0);
+  Result<Composition> narrow = std::move(composer_.compose(parts, Alignment::kAny).front());
+  if (narrow && narrow->plan == report.plan) return {};  // it has no alignment to lose
+  if (!narrow) {
+    report.narrow_failure = narrow.error();
+    return {};
+  }
+  Trial trial = trial_of(finalist);
+  trial.id += "-narrow";
+  trial.plan = narrow->plan;
+  trial.images = narrow->images;
+  trial.timed = false;
+  // Each tensor one element off: what a slice of a caller's tensor may be.
+  for (const jit::PlanTensor& tensor : trial.plan.tensors)
+    if (tensor.role != jit::TensorRole::kIntermediate)
+      trial.displacement[tensor.name] = static_cast<std::int64_t>(bytes_for(tensor.dtype, 1));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const TrialResult result, measurer_.run(trial));
+  if (result.failure) {
+    report.narrow_failure = result.failure;
+    return {};
+  }
+  report.narrow = std::move(narrow->plan);
+  for (const auto& image : narrow->images)
+    if (std::find(report.images.begin(), report.images.end(), image) == report.images.end())
+      report.images.push_back(image);
+  return {};
+}
+
+Result<void> Finals::run(TuneReport& report, std::stop_token stop) {
+  TILEWRIGHT_TRY(find_finalists());
+  const bool stopped = stop.stop_requested();
+  if (!stopped) {
+    TILEWRIGHT_TRY(measure());
+    choose(report);
+  } else if (!finalists_.front().report.failure) {
+    report.choice = 0;
+  }
+  if (report.choice >= 0) {
+    const Finalist& chosen = finalists_[static_cast<std::size_t>(report.choice)];
+    if (stopped) {
+      report.choice_sample.time_us = chosen.report.sum_us;
+      report.choice_sample.modelled = measurer_.device().virtual_gpu;
+      report.choice_verified =
+          chosen.parts.size() == 1 && chosen.candidates.front()->verification.verified;
+    } else {
+      report.choice_sample = *chosen.report.whole;
+      report.choice_verified = chosen.report.verification.verified;
+    }
+    const Result<void> added = add_plans(report, report.choice, !stopped);
+    if (!added) {
+      if (!stopped) return fail(added.error());
+      report.choice = -1;  // stopped, and what was best does not compile any more
+    }
+  }
+
+  // Best first, as the reader expects; the indices follow.
+  std::vector<int> order;
+  for (int i = 0; i < static_cast<int>(finalists_.size()); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return time_of(finalists_[static_cast<std::size_t>(a)].report) <
+           time_of(finalists_[static_cast<std::size_t>(b)].report);
+  });
+  const auto place_of = [&](int index) {
+    return static_cast<int>(std::find(order.begin(), order.end(), index) - order.begin());
+  };
+  for (const int index : order)
+    report.partitions.push_back(std::move(finalists_[static_cast<std::size_t>(index)].report));
+  if (report.choice >= 0) report.choice = place_of(report.choice);
+  report.baseline_partition = place_of(baseline_);
+  return {};
+}
+
+}  // namespace tilewright::search

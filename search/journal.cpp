@@ -1,0 +1,164 @@
+#include "search/journal.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tilewright::search {
+namespace {
+
+using nlohmann::json;
+
+json json_of(const Sample& sample) {
+  return {{"time_us", sample.time_us},   {"spread_us", sample.spread_us},
+          {"count", sample.count},       {"times_us", sample.times_us},
+          {"cut_off", sample.cut_off},   {"modelled", sample.modelled},
+          {"cold_l2", sample.cold_l2},   {"graph", sample.graph},
+          {"bound_by", sample.bound_by}, {"bound_fraction", sample.bound_fraction}};
+}
+
+Sample sample_of(const json& from) {
+  Sample sample;
+  sample.time_us = from.at("time_us");
+  sample.spread_us = from.at("spread_us");
+  sample.count = from.at("count");
+  sample.times_us = from.at("times_us").get<std::vector<double>>();
+  sample.cut_off = from.at("cut_off");
+  sample.modelled = from.at("modelled");
+  sample.cold_l2 = from.at("cold_l2");
+  sample.graph = from.at("graph");
+  sample.bound_by = from.at("bound_by");
+  sample.bound_fraction = from.at("bound_fraction");
+  return sample;
+}
+
+json json_of(const Verification& verification) {
+  return {{"verified", verification.verified},
+          {"elements", verification.elements},
+          {"total_elements", verification.total_elements},
+          {"error", verification.error},
+          {"tolerance", verification.tolerance},
+          {"worst_ratio", verification.worst_ratio},
+          {"sampled", verification.sampled}};
+}
+
+Verification verification_of(const json& from) {
+  Verification verification;
+  verification.verified = from.at("verified");
+  verification.elements = from.at("elements");
+  verification.total_elements = from.at("total_elements");
+  verification.error = from.at("error");
+  verification.tolerance = from.at("tolerance");
+  verification.worst_ratio = from.at("worst_ratio");
+  verification.sampled = from.at("sampled");
+  return verification;
+}
+
+json json_of(const jit::KernelResources& resources) {
+  return {{"kernel", resources.kernel},
+          {"registers", resources.registers},
+          {"static_shared_bytes", resources.static_shared_bytes},
+          {"spill_store_bytes", resources.spill_store_bytes},
+          {"spill_load_bytes", resources.spill_load_bytes},
+          {"stack_bytes", resources.stack_bytes},
+          {"max_threads", resources.max_threads}};
+}
+
+jit::KernelResources resources_of(const json& from) {
+  jit::KernelResources resources;
+  resources.kernel = from.at("kernel");
+  resources.registers = from.at("registers");
+  resources.static_shared_bytes = from.at("static_shared_bytes");
+  resources.spill_store_bytes = from.at("spill_store_bytes");
+  resources.spill_load_bytes = from.at("spill_load_bytes");
+  resources.stack_bytes = from.at("stack_bytes");
+  resources.max_threads = from.at("max_threads");
+  return resources;
+}
+
+}  // namespace
+
+std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
+                     const std::string& family, const templates::Config& config) {
+  Hasher hasher;
+  hasher.add("trial 1").add(group.hex()).add(family).add(templates::to_string(config));
+  hasher.add(request.generator.hex()).add(device.key().hex());
+  // The whole shape: a group without one of the dimensions is measured again for another value of
+  // it, which is rare and cheap, where keeping both apart would need the group's operator here.
+  for (const auto& [dimension, value] : request.bindings)
+    hasher.add(dimension).add(static_cast<std::uint64_t>(value));
+  const MeasureSettings& measure = request.measure;
+  hasher.add(std::uint64_t{measure.graph}).add(std::uint64_t{measure.cold_l2});
+  hasher.add(device.virtual_gpu ? measure.sample_blocks : 0);
+  const VerifySettings& verify = request.verify;
+  hasher.add(std::uint64_t{verify.integer}).add(std::uint64_t{verify.normal});
+  hasher.add(std::uint64_t{verify.adversarial});
+  hasher.add(static_cast<std::uint64_t>(verify.max_elements));
+  return hasher.finish().hex();
+}
+
+std::string trial_body(const CandidateReport& candidate) {
+  json body{{"version", 1},
+            {"group", candidate.group.hex()},
+            {"family", candidate.family},
+            {"config", candidate.config},
+            {"compile_ms", candidate.compile_ms},
+            {"shared_bytes", candidate.shared_bytes},
+            {"images", json::array()},
+            {"resources", json::array()}};
+  for (const Digest& image : candidate.images) body["images"].push_back(image.hex());
+  for (const jit::KernelResources& resources : candidate.resources)
+    body["resources"].push_back(json_of(resources));
+  if (candidate.failure) {
+    body["failure"] = {{"code", static_cast<int>(candidate.failure->code)},
+                       {"reason", to_string(candidate.failure->code)},
+                       {"message", candidate.failure->message},
+                       {"detail", candidate.failure->detail}};
+  } else {
+    body["sample"] = json_of(candidate.sample);
+    body["verification"] = json_of(candidate.verification);
+  }
+  // A compiler's log or a name may hold bytes that are no UTF-8.
+  return body.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<CandidateReport> parse_trial_body(const std::string& text) {
+  const json body = json::parse(text, nullptr, false);
+  if (!body.is_object())
+    return fail(ErrorCode::kCorrupt, "the body of a trial is not a JSON object");
+  try {
+    if (body.at("version") != 1)
+      return fail(ErrorCode::kCorrupt, fmt::format("the body of a trial has version {}, expected 1",
+                                                   body.at("version").dump()));
+    CandidateReport candidate;
+    TILEWRIGHT_ASSIGN_OR_RETURN(candidate.group,
+                                Digest::parse(body.at("group").get<std::string>()));
+    candidate.family = body.at("family");
+    candidate.config = body.at("config").get<templates::Config>();
+    candidate.compile_ms = body.at("compile_ms");
+    candidate.shared_bytes = body.at("shared_bytes");
+    for (const json& image : body.at("images")) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(const Digest digest, Digest::parse(image.get<std::string>()));
+      candidate.images.push_back(digest);
+    }
+    for (const json& resources : body.at("resources"))
+      candidate.resources.push_back(resources_of(resources));
+    if (const auto failure = body.find("failure"); failure != body.end()) {
+      const int code = failure->at("code");
+      if (code < static_cast<int>(ErrorCode::kInvalidArgument) ||
+          code > static_cast<int>(ErrorCode::kInternal))
+        return fail(ErrorCode::kCorrupt,
+                    fmt::format("the failure of a trial has code {}, expected 1 to 16", code));
+      candidate.failure =
+          Error{static_cast<ErrorCode>(code), failure->at("message"), failure->at("detail")};
+    } else {
+      candidate.sample = sample_of(body.at("sample"));
+      candidate.verification = verification_of(body.at("verification"));
+    }
+    return candidate;
+  } catch (const json::exception& error) {
+    return fail(ErrorCode::kCorrupt, fmt::format("the body of a trial: {}", error.what()));
+  }
+}
+
+}  // namespace tilewright::search

@@ -1,0 +1,19 @@
+/// How a trial is named and written, so that what was tried once is known for good.
+#pragma once
+
+#include <string>
+
+#include "search/tuner.h"
+
+namespace tilewright::search {
+
+/// Digest of all that a trial's outcome depends on: group, family, config, generator, device, shape,
+/// and how it is verified and measured. The seed is not among it.
+std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
+                     const std::string& family, const templates::Config& config);
+
+/// The body of a StoredTrial. Errors: kCorrupt.
+std::string trial_body(const CandidateReport& candidate);
+Result<CandidateReport> parse_trial_body(const std::string& body);
+
+}  // namespace tilewright::search

@@ -1,0 +1,97 @@
+#include "search/record.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+
+namespace tilewright::search {
+namespace {
+
+std::string now_text() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
+
+}  // namespace
+
+Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& request) {
+  if (report.choice < 0)
+    return fail(ErrorCode::kNotFound, fmt::format("{}: no plan was found", report.problem));
+  if (!report.choice_verified)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the plan was not verified as a whole, expected a finished tune",
+                            report.problem));
+  cache::Entry entry;
+  entry.plan = report.plan;
+  entry.narrow = report.narrow;
+  const PartitionReport& partition = report.partitions[static_cast<std::size_t>(report.choice)];
+  for (const GroupReport& group : partition.groups)
+    entry.groups.push_back(group.best.family + " " + templates::to_string(group.best.config));
+  cache::Evidence& evidence = entry.evidence;
+  evidence.time_us = report.choice_sample.time_us;
+  evidence.spread_us = report.choice_sample.spread_us;
+  evidence.modelled = report.choice_sample.modelled;
+  evidence.verified = true;
+  evidence.baseline_us = report.baseline.time_us;
+  evidence.margin = report.margin;
+  evidence.baseline = report.baseline_name;
+  evidence.seed = request.seed;
+  evidence.tried = report.tried;
+  for (const auto& [reason, count] : report.failed) evidence.failed += count;
+  evidence.driver_version = report.device.driver_version;
+  evidence.nvrtc_version = report.nvrtc_version;
+  evidence.created = now_text();
+  evidence.host = host_name();
+  return entry;
+}
+
+Result<void> store_report(cache::Store& store, const TuneReport& report,
+                          const TuneRequest& request) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(cache::Entry entry, to_entry(report, request));
+  for (const auto& image : report.images) TILEWRIGHT_TRY(store.put_image(*image));
+  const cache::Key key = cache::Key::of(*request.op, report.device);
+  return store.update(key, [&](cache::Record& record) {
+    // Plans of another generator may have faults that this one has not.
+    if (record.generator != request.generator) record.entries.clear();
+    record.key = key;
+    record.generator = request.generator;
+    record.put(std::move(entry));
+  });
+}
+
+TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
+                     const jit::DeviceInfo& device) {
+  TuneHooks hooks;
+  hooks.recall = [&store, request, device](
+                     const Digest& group, const std::string& family,
+                     const templates::Config& config) -> std::optional<CandidateReport> {
+    const auto stored = store.trial(trial_id(request, device, group, family, config));
+    // What cannot be read is tried again.
+    if (!stored || !*stored) return std::nullopt;
+    auto candidate = parse_trial_body((*stored)->body);
+    if (!candidate || candidate->config != config) return std::nullopt;
+    return std::move(*candidate);
+  };
+  hooks.journal = [&store, request, device](const CandidateReport& candidate) {
+    return store.put_trial(
+        {trial_id(request, device, candidate.group, candidate.family, candidate.config),
+         trial_body(candidate)});
+  };
+  return hooks;
+}
+
+}  // namespace tilewright::search

@@ -1,0 +1,254 @@
+#include "search/sweep.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "search/report.h"
+
+namespace tilewright::search {
+namespace {
+
+using nlohmann::json;
+
+std::string_view to_string(SweepItem::State state) {
+  switch (state) {
+    case SweepItem::State::kPending:
+      return "pending";
+    case SweepItem::State::kTuned:
+      return "tuned";
+    case SweepItem::State::kKept:
+      return "kept";
+    case SweepItem::State::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+json json_of(const SweepItem& item) {
+  return {{"title", item.title},
+          {"problem", item.digest.hex()},
+          {"state", to_string(item.state)},
+          {"error", item.error},
+          {"choice", item.choice},
+          {"time_us", item.time_us},
+          {"baseline_us", item.baseline_us},
+          {"margin", item.margin},
+          {"time_kind", item.time_kind},
+          {"tried", item.tried},
+          {"failed", item.failed},
+          {"seconds", item.seconds}};
+}
+
+SweepItem item_of(const json& line) {
+  SweepItem item;
+  item.title = line.at("title");
+  const auto digest = Digest::parse(line.at("problem").get<std::string>());
+  if (digest) item.digest = *digest;
+  item.state = line.at("state") == "tuned" ? SweepItem::State::kTuned : SweepItem::State::kFailed;
+  item.error = line.at("error");
+  item.choice = line.at("choice");
+  item.time_us = line.at("time_us");
+  item.baseline_us = line.at("baseline_us");
+  item.margin = line.at("margin");
+  item.time_kind = line.at("time_kind");
+  item.tried = line.at("tried");
+  item.failed = line.at("failed");
+  item.seconds = line.at("seconds");
+  return item;
+}
+
+/// The file of what is done: one line per problem, appended and synced.
+class Manifest {
+ public:
+  static Result<Manifest> open(const std::filesystem::path& path) {
+    Manifest manifest;
+    if (path.empty()) return manifest;
+    TILEWRIGHT_TRY(manifest.read(path));
+    manifest.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (manifest.fd_ < 0) return io_error("open", path);
+    // What a crash left of a line goes, so that the next one begins on its own.
+    if (::ftruncate(manifest.fd_, manifest.whole_) != 0) return io_error("truncate", path);
+    if (::lseek(manifest.fd_, 0, SEEK_END) < 0) return io_error("seek in", path);
+    manifest.path_ = path;
+    return manifest;
+  }
+  Manifest() = default;
+  Manifest(Manifest&& other) noexcept { *this = std::move(other); }
+  Manifest& operator=(Manifest&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(whole_, other.whole_);
+    std::swap(path_, other.path_);
+    std::swap(tuned_, other.tuned_);
+    return *this;
+  }
+  ~Manifest() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  const SweepItem* tuned(const Digest& problem) const {
+    const auto found = tuned_.find(problem);
+    return found == tuned_.end() ? nullptr : &found->second;
+  }
+
+  Result<void> add(const SweepItem& item) {
+    if (item.state == SweepItem::State::kTuned) tuned_[item.digest] = item;
+    if (fd_ < 0) return {};
+    const std::string line =
+        json_of(item).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    std::size_t written = 0;
+    while (written < line.size()) {
+      const ssize_t n = ::write(fd_, line.data() + written, line.size() - written);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return io_error("write to", path_);
+      written += static_cast<std::size_t>(n);
+    }
+    if (::fdatasync(fd_) != 0) return io_error("sync", path_);
+    return {};
+  }
+
+ private:
+  static tl::unexpected<Error> io_error(std::string_view what, const std::filesystem::path& path) {
+    return fail(ErrorCode::kIo, fmt::format("cannot {} the manifest {}: {}", what, path.string(),
+                                            std::strerror(errno)));
+  }
+
+  Result<void> read(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::string line;
+    for (int number = 1; std::getline(in, line); ++number) {
+      if (in.eof()) break;  // no end of line: torn
+      const json parsed = json::parse(line, nullptr, false);
+      try {
+        SweepItem item = item_of(parsed);
+        if (item.state == SweepItem::State::kTuned) tuned_[item.digest] = std::move(item);
+      } catch (const json::exception&) {
+        return fail(ErrorCode::kCorrupt, fmt::format("{}:{}: this is no line of a sweep's manifest",
+                                                     path.string(), number));
+      }
+      whole_ += static_cast<off_t>(line.size()) + 1;
+    }
+    return {};
+  }
+
+  int fd_ = -1;
+  off_t whole_ = 0;  ///< bytes of whole lines
+  std::filesystem::path path_;
+  std::map<Digest, SweepItem> tuned_;
+};
+
+void fill(SweepItem& item, const TuneReport& report) {
+  item.state = SweepItem::State::kTuned;
+  item.time_us = report.choice_sample.time_us;
+  item.time_kind = time_kind(report.choice_sample);
+  item.baseline_us = report.baseline.time_us;
+  item.margin = report.margin;
+  item.tried = report.tried;
+  for (const auto& [reason, count] : report.failed) item.failed += count;
+  item.seconds = report.seconds;
+  for (const GroupReport& group : report.partitions[static_cast<std::size_t>(report.choice)].groups)
+    item.choice += fmt::format("{}{} {}", item.choice.empty() ? "" : " | ", group.best.family,
+                               templates::to_string(group.best.config));
+}
+
+}  // namespace
+
+Result<SweepReport> run_sweep(const std::vector<SweepProblem>& problems,
+                              const std::filesystem::path& manifest_path, const SweepHooks& hooks,
+                              std::stop_token stop) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(Manifest manifest, Manifest::open(manifest_path));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  SweepReport report;
+  std::size_t worked = 0, kept = 0;
+  for (const SweepProblem& problem : problems) {
+    SweepItem item;
+    if (const SweepItem* done = manifest.tuned(problem.digest)) {
+      item = *done;
+      item.state = SweepItem::State::kKept;
+      ++kept;
+    }
+    item.title = problem.title;
+    item.digest = problem.digest;
+    report.items.push_back(std::move(item));
+  }
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    SweepItem& item = report.items[i];
+    if (item.state == SweepItem::State::kKept) continue;
+    if (const SweepItem* done = manifest.tuned(item.digest)) {  // of another model, just now
+      const std::string title = item.title;
+      item = *done;
+      item.title = title;
+      item.state = SweepItem::State::kKept;
+      ++kept;
+      continue;
+    }
+    if (stop.stop_requested()) {
+      report.interrupted = true;
+      break;
+    }
+    if (hooks.progress) {
+      SweepProgress progress{worked + kept, problems.size(), seconds(), 0, item.title};
+      if (worked > 0)
+        progress.eta_seconds = progress.seconds / static_cast<double>(worked) *
+                               static_cast<double>(problems.size() - worked - kept);
+      hooks.progress(progress);
+    }
+    const Result<TuneReport> tuned = hooks.tune(problems[i]);
+    if (tuned && tuned->interrupted) {  // what it found is the caller's; the problem stays open
+      report.interrupted = true;
+      break;
+    }
+    ++worked;
+    if (tuned && tuned->choice >= 0) {
+      fill(item, *tuned);
+    } else {
+      item.state = SweepItem::State::kFailed;
+      item.error = tuned ? "no candidate survived"
+                         : fmt::format("{}: {}", tilewright::to_string(tuned.error().code),
+                                       tuned.error().message);
+    }
+    TILEWRIGHT_TRY(manifest.add(item));
+  }
+  report.seconds = seconds();
+  return report;
+}
+
+std::string to_text(const SweepReport& report) {
+  std::string text;
+  std::map<SweepItem::State, int> count;
+  for (const SweepItem& item : report.items) {
+    ++count[item.state];
+    text += fmt::format("{:<8}{}", to_string(item.state), item.title);
+    if (item.state == SweepItem::State::kFailed) text += ": " + item.error;
+    if (item.time_us > 0)
+      text += fmt::format(": {:.2f} us {}, {:.1f} % faster than the baseline, {} tried, {} failed",
+                          item.time_us, item.time_kind, 100 * item.margin, item.tried, item.failed);
+    text += '\n';
+  }
+  text += fmt::format("{} tuned, {} kept, {} failed, {} pending in {:.1f} s\n",
+                      count[SweepItem::State::kTuned], count[SweepItem::State::kKept],
+                      count[SweepItem::State::kFailed], count[SweepItem::State::kPending],
+                      report.seconds);
+  if (report.interrupted) text += "interrupted: the same command goes on from here\n";
+  return text;
+}
+
+std::string to_json_text(const SweepReport& report) {
+  json out{
+      {"items", json::array()}, {"seconds", report.seconds}, {"interrupted", report.interrupted}};
+  for (const SweepItem& item : report.items) out["items"].push_back(json_of(item));
+  return out.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace tilewright::search
