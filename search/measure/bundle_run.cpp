@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "search/measure/journal.h"
@@ -17,7 +18,7 @@ using nlohmann::json;
 
 // What a journal says.
 struct Progress {
-  json device = json::object();
+  std::optional<jit::DeviceInfo> device;
   std::map<std::string, TrialResult> results;
   std::set<std::string> open;  // started, without a result
 };
@@ -31,7 +32,8 @@ Result<void> take_line(const Bundle& bundle, const std::filesystem::path& path, 
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is the journal of bundle {}, this is {}", path.string(), digest,
                               bundle.digest().hex()));
-    progress.device = line.value("device", json::object());
+    TILEWRIGHT_ASSIGN_OR_RETURN(progress.device,
+                                device_from_json(line.value("device", json::object())));
   } else if (event == "started") {
     progress.open.insert(line.value("id", ""));
   } else if (event == "finished") {
@@ -70,14 +72,12 @@ TrialResult crashed(const std::string& id) {
 
 Result<void> begin_session(Journal& journal, const Bundle& bundle, const jit::DeviceInfo& device,
                            const Progress& progress, const std::filesystem::path& path) {
-  const json ours = device_json(device);
-  const std::string before = progress.device.value("key", ours.value("key", ""));
-  if (before != ours.value("key", ""))
+  if (progress.device && progress.device->key() != device.key())
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is the journal of a run on {}, this device is {}", path.string(),
-                            progress.device.value("name", ""), device.name));
+                fmt::format("{} is the journal of a run on {}, which is not this {}", path.string(),
+                            progress.device->name, device.name));
   return journal.append(
-      {{"event", "session"}, {"bundle", bundle.digest().hex()}, {"device", ours}});
+      {{"event", "session"}, {"bundle", bundle.digest().hex()}, {"device", device_json(device)}});
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ Result<BundleResults> read_results(const Bundle& bundle, const std::filesystem::
     return fail(ErrorCode::kNotFound, fmt::format("{} does not exist", journal.string()));
   TILEWRIGHT_ASSIGN_OR_RETURN(Progress progress, read_progress(bundle, journal));
   BundleResults results;
-  results.device = progress.device.dump();
+  if (progress.device) results.device = *progress.device;
   for (const BundleTrial& item : bundle.trials()) {
     const auto found = progress.results.find(item.trial.id);
     if (found != progress.results.end())

@@ -39,7 +39,8 @@ struct BundleOutcome {
   TrialResult result;
 };
 struct BundleResults {
-  std::string device;                   ///< JSON: name, virtual, ...
+  /// As far as its key goes; nothing was run yet: without a name.
+  jit::DeviceInfo device;
   std::vector<BundleOutcome> outcomes;  ///< in the order of the bundle; those that have a result
 };
 

@@ -112,7 +112,7 @@ Result<json> collect(const Bundle& bundle, const BundleRunSummary& summary,
     if (outcome.result.failure) ++reasons[std::string(to_string(outcome.result.failure->code))];
     trials.push_back(std::move(entry));
   }
-  return json{{"device", json::parse(results.device, nullptr, false)},
+  return json{{"device", device_json(results.device)},
               {"bundle", bundle.digest().hex()},
               {"total", summary.total},
               {"finished", results.outcomes.size()},

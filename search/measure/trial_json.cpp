@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "jit/device.h"
 #include "jit/plan_json.h"
 #include "search/measure/statistics.h"
 #include "templates/operator/parse.h"
@@ -183,13 +182,30 @@ Result<TrialResult> result_from_json(const json& object) {
 json device_json(const jit::DeviceInfo& device) {
   return {{"name", device.name},
           {"virtual", device.virtual_gpu},
-          {"compute", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
+          {"compute", {device.compute_major, device.compute_minor}},
           {"sm_count", device.sm_count},
           {"memory_bytes", device.memory_bytes},
           {"l2_bytes", device.l2_bytes},
           {"mig_profile", device.mig_profile},
-          {"driver_version", device.driver_version},
-          {"key", device.key().hex()}};
+          {"driver_version", device.driver_version}};
+}
+
+Result<jit::DeviceInfo> device_from_json(const json& object) {
+  try {
+    jit::DeviceInfo device;
+    device.name = object.at("name");
+    device.virtual_gpu = object.at("virtual");
+    device.compute_major = object.at("compute").at(0);
+    device.compute_minor = object.at("compute").at(1);
+    device.sm_count = object.at("sm_count");
+    device.memory_bytes = object.at("memory_bytes");
+    device.l2_bytes = object.at("l2_bytes");
+    device.mig_profile = object.at("mig_profile");
+    device.driver_version = object.at("driver_version");
+    return device;
+  } catch (const json::exception& error) {
+    return fail(ErrorCode::kCorrupt, fmt::format("a device: {}", error.what()));
+  }
 }
 
 }  // namespace tilewright::search
