@@ -252,14 +252,19 @@ Result<void> LoadedPlan::State::infer(std::span<const TensorArgument> given, Val
                           fmt::format("{} axis {}", tensor.name, axis)));
     }
   }
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const PlanTensor& tensor = plan.tensors[arguments[i]];
-    const auto strides =
-        given[i].strides.empty() ? dense_strides(given[i].shape) : given[i].strides;
-    for (std::size_t axis = 0; axis < tensor.strides.size(); ++axis) {
-      if (given[i].shape[axis] <= 1) continue;
-      TILEWRIGHT_TRY(take(tensors[arguments[i]].strides[axis], strides[axis],
-                          fmt::format("{} stride {}", tensor.name, axis)));
+  // A stride that is never stepped along tells a dimension only where no other does.
+  for (const bool stepped : {true, false}) {
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const PlanTensor& tensor = plan.tensors[arguments[i]];
+      const auto strides =
+          given[i].strides.empty() ? dense_strides(given[i].shape) : given[i].strides;
+      for (std::size_t axis = 0; axis < tensor.strides.size(); ++axis) {
+        const Rule& rule = tensors[arguments[i]].strides[axis];
+        const int slot = dimension_slot(rule);
+        if (slot < 0 || (given[i].shape[axis] > 1) != stepped) continue;
+        if (!stepped && !found[std::size_t(slot)].empty()) continue;
+        TILEWRIGHT_TRY(take(rule, strides[axis], fmt::format("{} stride {}", tensor.name, axis)));
+      }
     }
   }
   for (std::size_t i = 0; i < found.size(); ++i)

@@ -12,10 +12,9 @@ constexpr double kSchedulers = 4;         // of an SM, one warp instruction per 
 constexpr double kIntegerLanes = 64;      // per SM and clock, 8.0 to 9.0
 constexpr double kL1SectorsPerClock = 4;  // 128 bytes
 constexpr double kL2BytesPerClockPerSm = 64;
-constexpr double kL2LatencyShare = 0.4;  // of the latency of DRAM
-constexpr double kMaxLoadsInFlight = 8;  // per warp
-constexpr double kIssueIntervalClocks =
-    2;  // between instructions of one warp: 4, half of them overlap
+constexpr double kL2LatencyShare = 0.4;       // of the latency of DRAM
+constexpr double kMaxLoadsInFlight = 8;       // per warp
+constexpr double kIssueIntervalClocks = 1.5;  // of one warp: 4 if dependent, most are not
 constexpr double kSharedLatencyClocks =
     8;  // a shared request adds to its warp: 30, mostly overlapped
 constexpr double kBarrierClocks = 30;
@@ -32,8 +31,11 @@ double f64_lanes(const jit::DeviceInfo& info) {
 
 /// Bytes that DRAM moves. What the executed blocks touched is extrapolated, but not beyond what
 /// there is to touch: weights that every block reads are read once, as long as they stay in the L2.
-double dram_bytes(const jit::DeviceDescription& device, const LaunchShape& shape,
-                  const Counters& counters, double scale, double resident_blocks, double waves) {
+struct DramBytes {
+  double loads = 0, stores = 0;
+};
+DramBytes dram_bytes(const jit::DeviceDescription& device, const LaunchShape& shape,
+                     const Counters& counters, double scale, double resident_blocks, double waves) {
   const double most = shape.reachable_bytes ? double(shape.reachable_bytes) : 1e30;
   auto footprint = [&](std::uint64_t distinct_sectors) {
     const double seen = double(distinct_sectors) * kSectorBytes;
@@ -51,7 +53,7 @@ double dram_bytes(const jit::DeviceDescription& device, const LaunchShape& shape
     const double wanted = std::min(asked, per_wave * waves);
     again = std::max(0.0, wanted - loads) * (1 - l2 / loads);
   }
-  return loads + again + stores;
+  return {loads + again, stores};
 }
 
 }  // namespace
@@ -93,7 +95,8 @@ LaunchTime model_launch(const jit::DeviceDescription& device, const LaunchShape&
   time.l2_bytes = sectors * kSectorBytes * scale;
   time.l2_us = std::max(time.l2_bytes / (device.l2_gbps * 1e3),
                         sm_us(sectors * kSectorBytes / kL2BytesPerClockPerSm));
-  time.dram_bytes = dram_bytes(device, shape, counters, scale, resident, time.waves);
+  const DramBytes dram = dram_bytes(device, shape, counters, scale, resident, time.waves);
+  time.dram_bytes = dram.loads + dram.stores;
   time.dram_us = time.dram_bytes / (device.dram_gbps * 1e3);
 
   // Little's law, by warps: those that are resident wait side by side, waves one after another.

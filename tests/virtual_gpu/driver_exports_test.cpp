@@ -1,0 +1,91 @@
+// What the library exports: the functions of the driver's list, our own, and nothing else.
+#include <dlfcn.h>
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "jit/driver_api.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+const char* const kLibrary = TILEWRIGHT_BINARY_DIR "/bin/libtilewright_vgpu.so";
+
+#define TILEWRIGHT_NAME_OF_(name) #name
+#define TILEWRIGHT_NAME_OF(name) TILEWRIGHT_NAME_OF_(name)
+#define TILEWRIGHT_INSERT(name) names.insert(TILEWRIGHT_NAME_OF(name));
+
+std::set<std::string> wanted_names() {
+  std::set<std::string> names;
+  TILEWRIGHT_DRIVER_FUNCTIONS(TILEWRIGHT_INSERT)
+  TILEWRIGHT_VIRTUAL_FUNCTIONS(TILEWRIGHT_INSERT)
+  names.insert("cuGetProcAddress");  // of CUDA 11, beside the newer one
+  return names;
+}
+
+/// Names that the dynamic symbol table defines.
+std::set<std::string> exported_names() {
+  std::ifstream stream(kLibrary, std::ios::binary);
+  std::stringstream content;
+  content << stream.rdbuf();
+  const std::string file = content.str();
+  Elf64_Ehdr header;
+  std::memcpy(&header, file.data(), sizeof header);
+  auto section = [&](std::size_t index) {
+    Elf64_Shdr out;
+    std::memcpy(&out, file.data() + header.e_shoff + index * sizeof out, sizeof out);
+    return out;
+  };
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr symbols = section(i);
+    if (symbols.sh_type != SHT_DYNSYM) continue;
+    const Elf64_Shdr strings = section(symbols.sh_link);
+    for (std::size_t at = 0; at < symbols.sh_size; at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, file.data() + symbols.sh_offset + at, sizeof symbol);
+      if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS) continue;
+      names.insert(file.data() + strings.sh_offset + symbol.st_name);
+    }
+  }
+  return names;
+}
+
+TEST(VirtualDriver, ExportsTheListAndNothingElse) { EXPECT_EQ(exported_names(), wanted_names()); }
+
+TEST(VirtualDriver, FindsEveryFunctionByItsPlainName) {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_TRUE(library) << dlerror();
+  auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(
+      dlsym(library, TILEWRIGHT_NAME_OF(cuGetProcAddress)));
+  ASSERT_TRUE(find);
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status;
+#define TILEWRIGHT_FIND(name)                                                                \
+  EXPECT_EQ(find(#name, &found, 13000, CU_GET_PROC_ADDRESS_DEFAULT, &status), CUDA_SUCCESS); \
+  EXPECT_EQ(found, dlsym(library, TILEWRIGHT_NAME_OF(name))) << #name;                       \
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
+  TILEWRIGHT_DRIVER_FUNCTIONS(TILEWRIGHT_FIND)
+  EXPECT_EQ(find("cuGetProcAddress", &found, 11080, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(found, dlsym(library, "cuGetProcAddress"));
+  EXPECT_EQ(find("cuNoSuchFunction", &found, 13000, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(found, nullptr);
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  EXPECT_EQ(find("cuNoSuchFunction", &found, 13000, 0, nullptr), CUDA_ERROR_NOT_FOUND);
+  dlclose(library);
+}
+
+TEST(VirtualDriver, NeedsGlibcOnly) {
+  std::ifstream stream(kLibrary, std::ios::binary);
+  std::stringstream content;
+  content << stream.rdbuf();
+  for (const char* library : {"libstdc++.so", "libgcc_s.so", "libyaml", "libfmt", "libxxhash"})
+    EXPECT_EQ(content.str().find(library), std::string::npos) << library;
+}
+
+}  // namespace
+}  // namespace tilewright::vgpu
