@@ -17,13 +17,20 @@ namespace {
 
 using nlohmann::json;
 
-// A candidate whose image is being made.
+// A config as generated for what is known of the tensors, its image being made.
+struct Code {
+  templates::Facts facts;
+  jit::Plan plan;
+  std::shared_future<Result<jit::Image>> image;
+};
+
+// A candidate at one shape.
 struct Pending {
   std::string id;
   const Arm* arm = nullptr;
   templates::Config config;
-  jit::Plan plan;
-  std::shared_future<Result<jit::Image>> image;
+  templates::Bindings whole;  // of the operator that the group is of
+  std::shared_ptr<const Code> code;
 };
 
 std::map<std::string, std::int64_t> one_element_off(const templates::Operator& op) {
@@ -49,16 +56,34 @@ std::set<Digest> leading_groups(const PartitionSpace& space, const CostModel& mo
   return digests;
 }
 
-Result<BundleTrial> finish(const BundleRequest& request, Pending pending,
-                           const Result<jit::Image>& compiled) {
-  const auto image = std::make_shared<const jit::Image>(*compiled);
-  set_image(pending.plan, image->digest);
+templates::Bindings bindings_of(const templates::Operator& group,
+                                const templates::Bindings& whole) {
+  templates::Bindings bindings;
+  for (const std::string& dimension : group.dimensions) bindings[dimension] = whole.at(dimension);
+  return bindings;
+}
+
+std::string shape_text(const templates::Bindings& bindings) {
+  std::string text;
+  for (const auto& [name, value] : bindings)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  return text;
+}
+
+// One per image of the bundle, so that trials share it.
+using Images = std::map<Digest, std::shared_ptr<const jit::Image>>;
+
+Result<BundleTrial> finish(const BundleRequest& request, const Pending& pending, Images& images) {
+  const jit::Image& compiled = *pending.code->image.get();
+  auto& image = images[compiled.digest];
+  if (!image) image = std::make_shared<const jit::Image>(compiled);
   BundleTrial item;
   Trial& trial = item.trial;
   trial.id = pending.id;
   trial.op = pending.arm->op;
-  trial.bindings = pending.arm->bindings;
-  trial.plan = std::move(pending.plan);
+  trial.bindings = bindings_of(*trial.op, pending.whole);
+  trial.plan = pending.code->plan;
+  set_image(trial.plan, image->digest);
   trial.images = {image};
   trial.seed = request.tune.seed;
   trial.verify = request.tune.verify;
@@ -79,11 +104,62 @@ Result<BundleTrial> finish(const BundleRequest& request, Pending pending,
   report.config = pending.config;
   describe_image(report, *image, trial.plan);
   const json candidate{{"report", json::parse(trial_body(report))},
-                       {"bindings", request.tune.bindings},
+                       {"bindings", pending.whole},
                        {"generator", request.tune.generator.hex()}};
   item.candidate = candidate.dump();
   return item;
 }
+
+}  // namespace
+
+namespace {
+
+// All shapes of one config: code is generated once for all that have the same facts.
+class Draw {
+ public:
+  Draw(const BundleRequest& request, const jit::DeviceInfo& device, jit::CompilePool& compiler)
+      : request_(request), device_(device), compiler_(compiler) {}
+
+  void add(const Arm& arm, const templates::Config& config, BundleCandidates& out,
+           std::vector<Pending>& pending) const {
+    std::vector<std::shared_ptr<const Code>> codes;
+    std::vector<templates::Bindings> shapes{request_.tune.bindings};
+    shapes.insert(shapes.end(), request_.more_shapes.begin(), request_.more_shapes.end());
+    for (const templates::Bindings& shape : shapes) {
+      const std::string id =
+          fmt::format("{} {}{}: {} {} {}", request_.title, shape_text(shape),
+                      request_.unaligned ? " unaligned" : "", arm.digest.hex().substr(0, 8),
+                      arm.family->name(), templates::to_string(config));
+      auto code = code_for(arm, config, shape, codes);
+      if (code) {
+        pending.push_back({id, &arm, config, shape, std::move(*code)});
+      } else {
+        out.failed.emplace_back(id, std::move(code.error()));
+      }
+    }
+  }
+
+ private:
+  Result<std::shared_ptr<const Code>> code_for(
+      const Arm& arm, const templates::Config& config, const templates::Bindings& shape,
+      std::vector<std::shared_ptr<const Code>>& codes) const {
+    templates::Facts facts =
+        request_.unaligned ? templates::Facts::unaligned(*arm.op)
+                           : templates::Facts::of_allocation(*arm.op, bindings_of(*arm.op, shape));
+    for (const auto& code : codes)
+      if (code->facts.alignment == facts.alignment) return code;
+    TILEWRIGHT_ASSIGN_OR_RETURN(templates::Generated generated,
+                                arm.family->generate(*arm.op, config, facts));
+    auto image = compiler_.submit(std::move(generated.source), compile_options(device_));
+    codes.push_back(std::make_shared<const Code>(
+        Code{std::move(facts), std::move(generated.plan), std::move(image)}));
+    return codes.back();
+  }
+
+  const BundleRequest& request_;
+  const jit::DeviceInfo& device_;
+  jit::CompilePool& compiler_;
+};
 
 }  // namespace
 
@@ -97,41 +173,32 @@ Result<BundleCandidates> make_candidates(const BundleRequest& request,
   TILEWRIGHT_ASSIGN_OR_RETURN(const PartitionSpace space, PartitionSpace::of(*tune.op, families));
   const std::filesystem::path configs = jit::find_configs();
   const CostModel model = CostModel::of(device, configs);
-  TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<Arm> arms,
+  TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<Arm> arms,
                               make_arms(tune, space, model, device,
                                         tune.spaces.empty() ? configs / "spaces" : tune.spaces));
   const std::set<Digest> leading = leading_groups(space, model, tune.bindings);
 
   BundleCandidates out;
   std::vector<Pending> pending;
-  for (Arm& arm : arms) {
-    if (request.whole_only && !leading.contains(arm.digest)) continue;
-    if (request.unaligned) arm.facts = templates::Facts::unaligned(*arm.op);
+  const Draw draw(request, device, compiler);
+  for (const Arm& arm : arms) {
+    if (request.leading_only && !leading.contains(arm.digest)) continue;
     for (int i = 0; i < request.candidates; ++i) {
       const std::optional<templates::Config> config = arm.strategy->ask();
       if (!config) break;
-      const std::string id = fmt::format(
-          "{}{}: {} {} {}", request.title, request.unaligned ? " unaligned" : "",
-          arm.digest.hex().substr(0, 8), arm.family->name(), templates::to_string(*config));
-      auto generated = arm.family->generate(*arm.op, *config, arm.facts);
-      if (!generated) {
-        out.failed.emplace_back(id, std::move(generated.error()));
-        continue;
-      }
-      pending.push_back({id, &arm, *config, std::move(generated->plan),
-                         compiler.submit(std::move(generated->source), compile_options(device))});
+      draw.add(arm, *config, out, pending);
     }
   }
-  for (Pending& candidate : pending) {
-    const auto image = candidate.image;
-    if (const Result<jit::Image>& compiled = image.get(); !compiled) {
+  Images images;
+  for (const Pending& candidate : pending) {
+    if (const Result<jit::Image>& compiled = candidate.code->image.get(); !compiled) {
       out.failed.emplace_back(candidate.id, compiled.error());
       continue;
     }
-    TILEWRIGHT_ASSIGN_OR_RETURN(BundleTrial trial,
-                                finish(request, std::move(candidate), image.get()));
+    TILEWRIGHT_ASSIGN_OR_RETURN(BundleTrial trial, finish(request, candidate, images));
     out.trials.push_back(std::move(trial));
   }
+  out.images = images.size();
   return out;
 }
 

@@ -2,8 +2,8 @@
 /// elsewhere; and the results as a tune journals them.
 #pragma once
 
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/store.h"
@@ -18,9 +18,11 @@ struct BundleRequest {
   /// Operator, shape, seeds, settings, spaces, families and generator, as of the tune that is to
   /// recall the results; its budget does not count.
   TuneRequest tune;
-  std::string title;        ///< what ids begin with: "swiglu M=16"
-  int candidates = 8;       ///< of each distinct group and family: the safe config, then drawn ones
-  bool whole_only = false;  ///< only the groups of the unfused and of the likeliest partition
+  std::string title;  ///< what ids begin with, before the shape: "swiglu bf16"
+  /// Shapes that the same candidates are tried at as well; they share images where they can.
+  std::vector<templates::Bindings> more_shapes;
+  int candidates = 8;  ///< of each distinct group and family: the safe config, then drawn ones
+  bool leading_only = false;  ///< only the groups of the unfused and of the likeliest partition
   bool timed = true;
   bool unaligned = false;  ///< tensors displaced by one element, code for such tensors
 };
@@ -29,6 +31,7 @@ struct BundleCandidates {
   std::vector<BundleTrial> trials;
   /// Those that could not be generated or compiled: id and reason.
   std::vector<std::pair<std::string, Error>> failed;
+  std::size_t images = 0;  ///< distinct ones
 };
 
 /// For `device`, which need not be here. Errors: of partitions and spaces.

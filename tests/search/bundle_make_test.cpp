@@ -38,7 +38,7 @@ class BundleMakeTest : public testing::Test {
       std::ofstream(root_ / "spaces" / (std::string(family->name()) + ".yaml"))
           << "family: " << family->name()
           << "\ntunables:\n  width: [1, 2, 4]\n  depth: [1, 2]\nconstraints: []\n";
-    request_.title = "swiglu M=16";
+    request_.title = "swiglu bf16";
     request_.tune.op = std::make_shared<const templates::Operator>(
         templates::parse_operator(kSwiglu, "swiglu.yaml").value());
     request_.tune.bindings = {{"M", 16}};
@@ -83,7 +83,7 @@ TEST_F(BundleMakeTest, EachArmGivesItsSafeConfigAndDrawnOnes) {
 
 TEST_F(BundleMakeTest, OnlyTheLeadingPartitionsGroupsIfAsked) {
   const std::size_t all = make().trials.size();
-  request_.whole_only = true;
+  request_.leading_only = true;
   const std::size_t leading = make().trials.size();
   EXPECT_GT(leading, 0u);
   EXPECT_LT(leading, all);
@@ -95,6 +95,17 @@ TEST_F(BundleMakeTest, UnalignedTrialsHaveCodeForThat) {
     EXPECT_EQ(item.trial.displacement.begin()->second, 2);  // one bf16
     EXPECT_FALSE(fakes::Kernel::of(*item.trial.images[0]).aligned);
   }
+}
+
+TEST_F(BundleMakeTest, ShapesShareImages) {
+  const BundleCandidates one = make();
+  request_.more_shapes = {{{"M", 1}}, {{"M", 7}}};
+  const BundleCandidates three = make();
+  EXPECT_EQ(three.trials.size(), 3 * one.trials.size());
+  EXPECT_EQ(three.images, one.images);
+  std::set<std::int64_t> rows;
+  for (const BundleTrial& item : three.trials) rows.insert(item.trial.bindings.at("M"));
+  EXPECT_EQ(rows, (std::set<std::int64_t>{1, 7, 16}));
 }
 
 TEST_F(BundleMakeTest, WhatDoesNotCompileIsReportedAndLeftOut) {

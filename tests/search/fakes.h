@@ -2,14 +2,17 @@
 /// tests of the search see is the search alone.
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <functional>
-#include <set>
+#include <future>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "jit/compile_pool.h"
 #include "search/measure/measurer.h"
+#include "search/measure/statistics.h"
 #include "templates/families/family.h"
 #include "templates/operator/operator.h"
 
@@ -109,5 +112,143 @@ inline const Family& gemm() {
 }
 
 inline std::vector<const templates::Family*> families() { return {&pointwise(), &rows(), &gemm()}; }
+
+/// Compiles at once: an image's PTX is the source. `broken` makes a source fail.
+class Pool : public jit::CompilePool {
+ public:
+  std::function<std::optional<Error>(const std::string& text)> broken;
+
+  std::shared_future<Result<jit::Image>> submit(jit::Source source,
+                                                jit::CompileOptions options) override {
+    ++compiles_;
+    std::promise<Result<jit::Image>> promise;
+    std::optional<Error> failure = broken ? broken(source.text) : std::nullopt;
+    if (failure) {
+      promise.set_value(fail(*failure));
+    } else {
+      jit::Image image;
+      image.digest = digest(source, options);
+      image.architecture = options.architecture;
+      image.ptx = source.text;
+      image.compile_ms = 1;
+      jit::KernelResources resources;
+      resources.kernel = source.name.substr(0, source.name.find('.'));
+      resources.registers = 40;
+      resources.static_shared_bytes = 256;
+      image.kernels = {resources};
+      promise.set_value(image);
+    }
+    return promise.get_future().share();
+  }
+  Digest digest(const jit::Source& source, const jit::CompileOptions&) const override {
+    return digest_of(source.text);
+  }
+  const std::string& nvrtc_version() const override { return version_; }
+  std::size_t compiles() const override { return compiles_; }
+  Result<std::string> describe(std::string header) override {
+    return fail(ErrorCode::kUnsupported, header + " is not described by a fake");
+  }
+  std::vector<int> worker_pids() const override { return {}; }
+
+ private:
+  std::string version_ = "0.0";
+  std::size_t compiles_ = 0;
+};
+
+/// What a fake kernel is: read back from its "PTX".
+struct Kernel {
+  std::string family;
+  std::int64_t width = 0, depth = 0;
+  bool aligned = false;
+
+  static Kernel of(const jit::Image& image) {
+    Kernel kernel;
+    std::istringstream text(image.ptx);
+    std::string word;
+    text >> word >> kernel.family;
+    while (text >> word && word != "narrow" && word != "aligned") {
+      if (word.starts_with("width=")) kernel.width = std::stoll(word.substr(6));
+      if (word.starts_with("depth=")) kernel.depth = std::stoll(word.substr(6));
+    }
+    kernel.aligned = word == "aligned";
+    return kernel;
+  }
+};
+
+/// Times are what `time` says of each launch, summed; `failure` may refuse a trial.
+class Measurer : public search::Measurer {
+ public:
+  Measurer() {
+    device_.name = "fake";
+    device_.virtual_gpu = true;
+    device_.compute_major = 9;
+    device_.sm_count = 100;
+    device_.shared_per_block_optin = 1 << 16;
+  }
+  jit::DeviceInfo& info() { return device_; }
+  const jit::DeviceInfo& device() const override { return device_; }
+
+  std::function<double(const Kernel&)> time = [](const Kernel&) { return 10.0; };
+  std::function<std::optional<Error>(const Trial&, const std::vector<Kernel>&)> failure;
+  std::function<double()> noise = [] { return 1.0; };
+  std::vector<std::string> ids;  ///< of all trials, in order
+  std::vector<Trial> trials;
+  std::function<void()> after_each;
+
+  Result<TrialResult> run(const Trial& trial) override {
+    ids.push_back(trial.id);
+    trials.push_back(trial);
+    TrialResult result;
+    result.id = trial.id;
+    std::vector<Kernel> kernels;
+    for (const jit::PlanLaunch& launch : trial.plan.launches) {
+      const auto image = std::find_if(trial.images.begin(), trial.images.end(),
+                                      [&](const auto& i) { return i->digest == launch.image; });
+      if (image == trial.images.end()) {
+        result.failure = Error{ErrorCode::kNotFound, "no image " + launch.image.hex(), ""};
+        return result;
+      }
+      kernels.push_back(Kernel::of(**image));
+    }
+    if (failure) result.failure = failure(trial, kernels);
+    if (!result.failure) {
+      result.verification.verified = true;
+      result.verification.elements = result.verification.total_elements = 64;
+      result.verification.tolerance = 1e-3;
+      if (trial.timed) fill(result.sample, kernels, device_.virtual_gpu ? 1 : 5);
+    }
+    if (after_each) after_each();
+    return result;
+  }
+  Result<std::vector<TrialResult>> run_interleaved(std::span<const Trial> trials_,
+                                                   int rounds) override {
+    std::vector<TrialResult> results;
+    for (const Trial& trial : trials_) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, run(trial));
+      results.push_back(std::move(result));
+    }
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].failure) continue;
+      std::vector<Kernel> kernels;
+      for (const jit::PlanLaunch& launch : trials_[i].plan.launches)
+        for (const auto& image : trials_[i].images)
+          if (image->digest == launch.image) kernels.push_back(Kernel::of(*image));
+      fill(results[i].sample, kernels, rounds);
+    }
+    return results;
+  }
+
+ private:
+  void fill(Sample& sample, const std::vector<Kernel>& kernels, int count) {
+    double total = 0;
+    for (const Kernel& kernel : kernels) total += time(kernel);
+    sample.times_us.clear();
+    for (int i = 0; i < count; ++i) sample.times_us.push_back(total * noise());
+    sample.modelled = device_.virtual_gpu;
+    summarise(sample);
+  }
+
+  jit::DeviceInfo device_;
+};
 
 }  // namespace tilewright::search::fakes

@@ -1,0 +1,234 @@
+#include "search/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace tilewright::search {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Sweep : public ::testing::Test {
+ protected:
+  Sweep() {
+    folder_ =
+        std::filesystem::path(::testing::TempDir()) / ("sweep_test_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+    write("scale.yaml", R"(operator: scale
+parameters: {T: f32, N: 64}
+dimensions: [M]
+inputs:
+  x: {dtype: T, shape: [M, N]}
+body:
+  - y = neg(x)
+outputs:
+  y: {dtype: T}
+)");
+    options_.operators = folder_;
+    options_.tokens = {1, 16};
+  }
+  ~Sweep() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+  void add_model(const std::string& name, const std::string& operators) {
+    options_.models.push_back(
+        write(name + "-model.yaml", "model: " + name + "\noperators:\n" + operators));
+  }
+  std::vector<SweepProblem> planned() {
+    auto problems = plan_sweep(options_);
+    EXPECT_TRUE(problems) << problems.error().message;
+    return problems ? *problems : std::vector<SweepProblem>{};
+  }
+  SweepReport swept(const SweepHooks& hooks, std::stop_token stop = {}) {
+    auto report = run_sweep(planned(), folder_ / "manifest", hooks, stop);
+    EXPECT_TRUE(report) << report.error().message;
+    return report ? *report : SweepReport{};
+  }
+  SweepHooks hooks() {
+    SweepHooks hooks;
+    hooks.tune = [this](const SweepProblem& problem) -> Result<TuneReport> {
+      tuned_.push_back(problem.title);
+      if (problem.title == failing_) return fail(ErrorCode::kDeviceLost, "gone");
+      TuneReport report;
+      report.choice = 0;
+      report.choice_sample.time_us = 3;
+      report.choice_sample.modelled = true;
+      report.tried = 5;
+      report.failed = {{"compile", 1}};
+      report.partitions.resize(1);
+      report.partitions[0].groups.resize(1);
+      report.partitions[0].groups[0].best.family = "pointwise";
+      return report;
+    };
+    return hooks;
+  }
+
+  std::filesystem::path folder_;
+  SweepOptions options_;
+  std::vector<std::string> tuned_;
+  std::string failing_;
+};
+
+std::vector<std::string> titles(const std::vector<SweepProblem>& problems) {
+  std::vector<std::string> result;
+  for (const SweepProblem& problem : problems) result.push_back(problem.title);
+  return result;
+}
+
+TEST_F(Sweep, IsModelsTimesTpTimesOperatorsTimesTokens) {
+  options_.tensor_parallel = {1, 2};
+  add_model("small",
+            "  - {operator: scale, parameters: {N: 32}, tp: {divides: [N]}, count: 4}\n"
+            "  - {operator: scale, parameters: {N: 8}, tp: {only: [1]}}\n");
+  const auto problems = planned();
+  EXPECT_THAT(titles(problems), ElementsAre("small scale M=1 tp=1", "small scale M=16 tp=1",
+                                            "small scale M=1 tp=1", "small scale M=16 tp=1",
+                                            "small scale M=1 tp=2", "small scale M=16 tp=2"));
+  const auto columns = [&](std::size_t i) {
+    return *problems[i].op->value(problems[i].op->inputs[0].value).shape[1].value;
+  };
+  EXPECT_EQ(columns(0), 32);
+  EXPECT_EQ(columns(2), 8);
+  EXPECT_EQ(columns(4), 16);
+  EXPECT_EQ(problems[1].bindings, (templates::Bindings{{"M", 16}}));
+}
+
+TEST_F(Sweep, ErrorsNameTheModelsLine) {
+  struct Case {
+    const char* operators;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"  - {operator: scale, parameters: {N: 33}, tp: {divides: [N]}}\n",
+       ":3: N of scale is 33, expected a multiple of tp 2"},
+      {"  - {operator: scale, tp: {divides: [N]}}\n",
+       ":3: tp divides N of scale, which has no number of that name"},
+      {"  - {operator: scale, tp: {splits: [N]}}\n",
+       ":3: tp has `splits`, expected divides: [PARAMETER, ...] or only: [DEGREE, ...]"},
+      {"  - {name: scale}\n", ":3: an entry of operators has no `operator: NAME`"},
+      {"  - {operator: scale, shape: 3}\n",
+       ":3: operator scale has `shape`, expected maps parameters or tp, or count"},
+      {"  - {operator: missing}\n", "missing.yaml"},
+      {"  - {operator: scale, parameters: {Q: 3}}\n", "Q"},
+  };
+  options_.tensor_parallel = {2};
+  for (const Case& test : cases) {
+    options_.models.clear();
+    add_model("wrong", test.operators);
+    const auto problems = plan_sweep(options_);
+    ASSERT_FALSE(problems) << test.operators;
+    EXPECT_THAT(problems.error().message, HasSubstr(test.message));
+    EXPECT_THAT(problems.error().message, HasSubstr("wrong-model.yaml:3: "));
+  }
+  options_.models = {write("none.yaml", "model: none\n")};
+  EXPECT_THAT(plan_sweep(options_).error().message,
+              HasSubstr("none.yaml:1: `operators:` is missing"));
+  options_.models = {folder_ / "absent.yaml"};
+  EXPECT_EQ(plan_sweep(options_).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(Sweep, TunesEqualProblemsOfDifferentModelsOnce) {
+  add_model("a", "  - {operator: scale}\n");
+  add_model("b", "  - {operator: scale}\n  - {operator: scale, parameters: {N: 8}}\n");
+  const SweepReport report = swept(hooks());
+  EXPECT_THAT(tuned_, ElementsAre("a scale M=1 tp=1", "a scale M=16 tp=1", "b scale M=1 tp=1",
+                                  "b scale M=16 tp=1"));
+  ASSERT_EQ(report.items.size(), 6u);
+  EXPECT_EQ(report.items[2].state, SweepItem::State::kKept);
+  EXPECT_EQ(report.items[2].title, "b scale M=1 tp=1");
+  EXPECT_EQ(report.items[2].time_us, 3);
+  EXPECT_EQ(report.items[4].state, SweepItem::State::kTuned);
+  EXPECT_THAT(to_text(report), HasSubstr("4 tuned, 2 kept, 0 failed, 0 pending"));
+  EXPECT_THAT(to_json_text(report), HasSubstr("\"choice\": \"pointwise \""));
+}
+
+TEST_F(Sweep, GoesOnWhereItWasInterrupted) {
+  add_model("a", "  - {operator: scale}\n  - {operator: scale, parameters: {N: 8}}\n");
+  std::stop_source source;
+  SweepHooks stopping = hooks();
+  stopping.progress = [&](const SweepProgress& progress) {
+    if (progress.done == 1) source.request_stop();
+  };
+  const SweepReport first = swept(stopping, source.get_token());
+  EXPECT_TRUE(first.interrupted);
+  EXPECT_EQ(tuned_.size(), 2u);
+  EXPECT_EQ(first.items[2].state, SweepItem::State::kPending);
+  EXPECT_THAT(to_text(first), HasSubstr("interrupted: the same command goes on from here"));
+  const SweepReport second = swept(hooks());
+  EXPECT_FALSE(second.interrupted);
+  EXPECT_EQ(tuned_.size(), 4u);
+  EXPECT_EQ(second.items[0].state, SweepItem::State::kKept);
+  EXPECT_EQ(second.items[3].state, SweepItem::State::kTuned);
+}
+
+TEST_F(Sweep, AProblemThatWasInterruptedIsStillToBeDone) {
+  add_model("a", "  - {operator: scale}\n");
+  SweepHooks interrupted = hooks();
+  interrupted.tune = [](const SweepProblem&) -> Result<TuneReport> {
+    TuneReport report;
+    report.interrupted = true;
+    return report;
+  };
+  EXPECT_TRUE(swept(interrupted).interrupted);
+  const SweepReport report = swept(hooks());
+  EXPECT_EQ(tuned_.size(), 2u);
+  EXPECT_EQ(report.items[0].state, SweepItem::State::kTuned);
+}
+
+TEST_F(Sweep, FailuresDoNotEndItAndAreTriedAgain) {
+  add_model("a", "  - {operator: scale}\n");
+  failing_ = "a scale M=1 tp=1";
+  const SweepReport first = swept(hooks());
+  EXPECT_EQ(first.items[0].state, SweepItem::State::kFailed);
+  EXPECT_EQ(first.items[0].error, "device_lost: gone");
+  EXPECT_EQ(first.items[1].state, SweepItem::State::kTuned);
+  failing_.clear();
+  const SweepReport second = swept(hooks());
+  EXPECT_EQ(second.items[0].state, SweepItem::State::kTuned);
+  EXPECT_EQ(second.items[1].state, SweepItem::State::kKept);
+}
+
+TEST_F(Sweep, ATornLastLineIsForgottenAndAWrongOneRefused) {
+  add_model("a", "  - {operator: scale}\n");
+  swept(hooks());
+  const auto size = std::filesystem::file_size(folder_ / "manifest");
+  std::filesystem::resize_file(folder_ / "manifest", size - 10);
+  tuned_.clear();
+  EXPECT_EQ(swept(hooks()).items[0].state, SweepItem::State::kKept);
+  EXPECT_THAT(tuned_, ElementsAre("a scale M=16 tp=1"));
+  tuned_.clear();
+  EXPECT_EQ(swept(hooks()).items[1].state, SweepItem::State::kKept);  // the line is whole again
+  EXPECT_TRUE(tuned_.empty());
+
+  std::ofstream(folder_ / "manifest", std::ios::app) << "nonsense\n";
+  const auto report = run_sweep(planned(), folder_ / "manifest", hooks());
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(report.error().message,
+              HasSubstr("manifest:3: this is no line of a sweep's manifest"));
+}
+
+TEST_F(Sweep, EveryShippedModelIsAPlan) {
+  options_.operators = std::filesystem::path(TILEWRIGHT_SOURCE_DIR) / "configs" / "operators";
+  options_.tokens = {1, 16, 256};
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(TILEWRIGHT_SOURCE_DIR) / "configs" / "models")) {
+    options_.models = {entry.path()};
+    const auto problems = plan_sweep(options_);
+    ASSERT_TRUE(problems) << problems.error().message;
+    EXPECT_EQ(problems->size() % 3, 0u);
+    ++models;
+  }
+  EXPECT_GT(models, 20);
+}
+
+}  // namespace
+}  // namespace tilewright::search

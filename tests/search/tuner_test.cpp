@@ -1,0 +1,422 @@
+#include "search/tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "fakes.h"
+#include "search/journal.h"
+#include "search/report.h"
+#include "templates/operator/parse.h"
+
+namespace tilewright::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+constexpr const char* kSwiglu = R"(operator: swiglu
+dimensions: [M]
+inputs:
+  x: {dtype: bf16, shape: [M, 64]}
+  wg: {dtype: bf16, shape: [32, 64]}
+  wu: {dtype: bf16, shape: [32, 64]}
+body:
+  - gate = matmul(x, wg, transpose_b=true)
+  - up = matmul(x, wu, transpose_b=true)
+  - y = mul(silu(gate), up)
+outputs:
+  y: {dtype: bf16}
+)";
+
+constexpr const char* kSpace = R"(tunables:
+  width: [1, 2, 4, 8]
+  depth: [1, 2, 3]
+constraints:
+  - width * depth <= 16
+  - width <= limit
+)";
+
+class Tuner : public ::testing::Test {
+ protected:
+  Tuner() {
+    spaces_ = std::filesystem::path(::testing::TempDir()) /
+              ("tuner_test_" + std::to_string(::getpid())) / "spaces";
+    std::filesystem::create_directories(spaces_);
+    for (const templates::Family* family : fakes::families())
+      write_space(std::string(family->name()), kSpace);
+    auto op = templates::parse_operator(kSwiglu, "swiglu.yaml");
+    EXPECT_TRUE(op) << op.error().message;
+    request_.op = std::make_shared<const templates::Operator>(*op);
+    request_.bindings = {{"M", 16}};
+    request_.families = fakes::families();
+    request_.spaces = spaces_;
+    // Wider is faster, deeper slower; every launch costs 5.
+    measurer_.time = [](const fakes::Kernel& kernel) {
+      const double work = kernel.family == "gemm" ? 100 : 10;
+      return 5 + work / static_cast<double>(kernel.width) + static_cast<double>(kernel.depth);
+    };
+  }
+  ~Tuner() override { std::filesystem::remove_all(spaces_.parent_path()); }
+
+  void write_space(const std::string& family, const std::string& text) {
+    std::ofstream(spaces_ / (family + ".yaml")) << "family: " << family << "\n" << text;
+  }
+
+  TuneReport tuned(const TuneHooks& hooks = {}, std::stop_token stop = {}) {
+    auto report = tune(request_, pool_, measurer_, hooks, stop);
+    EXPECT_TRUE(report) << report.error().message;
+    return report ? *report : TuneReport{};
+  }
+
+  std::filesystem::path spaces_;
+  TuneRequest request_;
+  fakes::Pool pool_;
+  fakes::Measurer measurer_;
+};
+
+/// "gemm depth=1 width=8": of the choice's groups.
+std::vector<std::string> chosen(const TuneReport& report) {
+  std::vector<std::string> texts;
+  if (report.choice < 0) return texts;
+  for (const GroupReport& group : report.partitions[static_cast<std::size_t>(report.choice)].groups)
+    texts.push_back(group.best.family + " " + templates::to_string(group.best.config));
+  return texts;
+}
+
+TEST_F(Tuner, FindsTheBestFusionAndConfig) {
+  request_.budget.evaluations = 200;
+  request_.strategy = "exhaustive";
+  const TuneReport report = tuned();
+  EXPECT_EQ(report.problem, "swiglu M=16");
+  EXPECT_EQ(chosen(report), std::vector<std::string>{"gemm depth=1 width=8"});
+  EXPECT_DOUBLE_EQ(report.choice_sample.time_us, 5 + 100 / 8.0 + 1);
+  EXPECT_TRUE(report.choice_verified);
+  EXPECT_TRUE(report.better_beyond_noise);
+  // Unfused safe configs: two matmuls, silu and mul.
+  EXPECT_DOUBLE_EQ(report.baseline.time_us, 2 * (5 + 100 + 1) + 2 * (5 + 10 + 1));
+  EXPECT_NEAR(report.margin, 1 - 18.5 / 244, 1e-9);
+  EXPECT_TRUE(report.failed.empty());
+  EXPECT_EQ(report.choice, 0);
+  const PartitionReport& baseline =
+      report.partitions[static_cast<std::size_t>(report.baseline_partition)];
+  EXPECT_TRUE(baseline.safe_configs);
+  EXPECT_EQ(baseline.groups.size(), 4u);
+  EXPECT_EQ(report.partitions[0].bytes_saved, 6 * 16 * 32 * 2 + 16 * 64 * 2);
+}
+
+TEST_F(Tuner, DistinctGroupsAreTunedOnce) {
+  request_.budget.evaluations = 1000;
+  request_.strategy = "exhaustive";
+  const TuneReport report = tuned();
+  std::set<std::string> seen;
+  for (const CandidateReport& candidate : report.candidates)
+    EXPECT_TRUE(seen.insert(candidate.group.hex() + candidate.family +
+                            templates::to_string(candidate.config))
+                    .second);
+  // 11 valid configs for each of {gate}={up}, {act}, {y}, {act y}, {gate act}, {up y}, {up act y},
+  // {gate act y}, {gate up act y}.
+  EXPECT_EQ(report.tried, 99);
+  EXPECT_EQ(static_cast<std::size_t>(report.tried), report.candidates.size());
+}
+
+TEST_F(Tuner, EveryGroupGetsItsSafeConfigFirst) {
+  request_.budget.evaluations = 9;
+  const TuneReport report = tuned();
+  ASSERT_EQ(report.tried, 9);
+  std::set<Digest> groups;
+  for (const CandidateReport& candidate : report.candidates) {
+    EXPECT_EQ(templates::to_string(candidate.config), "depth=1 width=1");
+    groups.insert(candidate.group);
+  }
+  EXPECT_EQ(groups.size(), 9u);
+}
+
+TEST_F(Tuner, ASmallBudgetGoesToThePartitionThatTheCostModelLikesAndToTheBaseline) {
+  request_.budget.evaluations = 4;  // the fused one, gate, act, y: up equals gate
+  const TuneReport report = tuned();
+  EXPECT_EQ(report.tried, 4);
+  EXPECT_EQ(chosen(report), std::vector<std::string>{"gemm depth=1 width=1"});
+  EXPECT_GT(report.baseline.time_us, report.choice_sample.time_us);
+}
+
+TEST_F(Tuner, TheSameSeedAndBudgetChooseTheSame) {
+  request_.budget.evaluations = 20;
+  const TuneReport first = tuned(), second = tuned();
+  EXPECT_EQ(chosen(first), chosen(second));
+  EXPECT_EQ(first.plan, second.plan);
+  ASSERT_EQ(first.candidates.size(), second.candidates.size());
+  for (std::size_t i = 0; i < first.candidates.size(); ++i)
+    EXPECT_EQ(first.candidates[i].config, second.candidates[i].config);
+  std::set<std::vector<std::string>> others;
+  for (request_.seed = 2; request_.seed < 8; ++request_.seed) {
+    std::vector<std::string> configs;
+    for (const CandidateReport& candidate : tuned().candidates)
+      configs.push_back(templates::to_string(candidate.config));
+    others.insert(configs);
+  }
+  EXPECT_GT(others.size(), 1u);
+}
+
+TEST_F(Tuner, FailuresAreTypedConsumeBudgetAndCostOneCandidateEach) {
+  request_.budget.evaluations = 60;
+  pool_.broken = [](const std::string& text) -> std::optional<Error> {
+    if (text.find("width=8") == std::string::npos) return std::nullopt;
+    return Error{ErrorCode::kCompile, "too wide", "log"};
+  };
+  measurer_.failure = [](const Trial& trial,
+                         const std::vector<fakes::Kernel>& kernels) -> std::optional<Error> {
+    if (kernels.size() != 1 || trial.plan.tensors.empty()) return std::nullopt;
+    if (kernels[0].width == 4) return Error{ErrorCode::kWrongResult, "y[3] is 4, expected 5", ""};
+    if (kernels[0].depth == 2) return Error{ErrorCode::kHang, "no end after 20 s", ""};
+    if (kernels[0].depth == 3) return Error{ErrorCode::kFault, "illegal address", ""};
+    return std::nullopt;
+  };
+  const TuneReport report = tuned();
+  EXPECT_EQ(report.tried, 60);
+  EXPECT_THAT(report.failed, Contains(Pair("compile", ::testing::Gt(3))));
+  EXPECT_THAT(report.failed, Contains(Pair("wrong_result", ::testing::Gt(3))));
+  EXPECT_THAT(report.failed, Contains(Pair("hang", ::testing::Gt(3))));
+  EXPECT_THAT(report.failed, Contains(Pair("fault", ::testing::Gt(3))));
+  EXPECT_EQ(chosen(report), std::vector<std::string>{"gemm depth=1 width=2"});
+  const std::string text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("candidates: 60 tried, "));
+  EXPECT_THAT(text, HasSubstr("wrong_result: y[3] is 4, expected 5"));
+}
+
+TEST_F(Tuner, WhereNothingIsBetterBeyondTheNoiseTheBaselineStays) {
+  request_.budget.evaluations = 60;
+  measurer_.info().virtual_gpu = false;
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal(1, 0.05);
+  measurer_.noise = [&] { return normal(random); };
+  // The unfused plan takes as long as any other.
+  measurer_.time = [](const fakes::Kernel& kernel) { return kernel.family == "gemm" ? 1000. : 1.; };
+  request_.op =
+      std::make_shared<const templates::Operator>(*templates::parse_operator(R"(operator: mm
+dimensions: [M]
+inputs:
+  x: {dtype: bf16, shape: [M, 64]}
+  w: {dtype: bf16, shape: [32, 64]}
+body:
+  - y = matmul(x, w, transpose_b=true)
+outputs:
+  y: {dtype: bf16}
+)",
+                                                                             "mm.yaml"));
+  const TuneReport report = tuned();
+  EXPECT_EQ(report.choice, report.baseline_partition);
+  EXPECT_FALSE(report.better_beyond_noise);
+  EXPECT_EQ(report.margin, 0);
+  EXPECT_EQ(chosen(report), std::vector<std::string>{"gemm depth=1 width=1"});
+  EXPECT_THAT(to_text(report), HasSubstr("the baseline stays"));
+}
+
+TEST_F(Tuner, OnARealDeviceARealGainIsFoundThroughNoise) {
+  request_.budget.evaluations = 60;
+  measurer_.info().virtual_gpu = false;
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal(1, 0.02);
+  measurer_.noise = [&] { return normal(random); };
+  const TuneReport report = tuned();
+  EXPECT_TRUE(report.better_beyond_noise);
+  EXPECT_LT(report.margin_interval.low, report.margin);
+  EXPECT_GT(report.margin_interval.high, report.margin);
+  EXPECT_EQ(chosen(report).size(), 1u);
+}
+
+TEST_F(Tuner, AWholePlanThatIsWrongIsNotChosen) {
+  request_.budget.evaluations = 60;
+  // The fused kernel is slow, so that plans of two kernels lead.
+  measurer_.time = [](const fakes::Kernel& kernel) {
+    return (kernel.family == "gemm" ? 10. : 50.) + static_cast<double>(kernel.depth);
+  };
+  measurer_.failure = [](const Trial& trial,
+                         const std::vector<fakes::Kernel>& kernels) -> std::optional<Error> {
+    if (trial.op->statements.size() == 4 && kernels.size() == 1)
+      return Error{ErrorCode::kWrongResult, "fused wrongly", ""};
+    if (trial.op->statements.size() == 4 && kernels.size() == 2)
+      return Error{ErrorCode::kWrongResult, "joined wrongly", ""};
+    return std::nullopt;
+  };
+  const TuneReport report = tuned();
+  ASSERT_GE(report.choice, 0);
+  EXPECT_EQ(report.choice, report.baseline_partition);
+  int wrong = 0;
+  for (const PartitionReport& partition : report.partitions)
+    wrong += partition.failure && partition.failure->message == "joined wrongly";
+  EXPECT_EQ(wrong, 3);
+}
+
+TEST_F(Tuner, ThePlanLaunchesWhatWasChosenAndHasANarrowTwin) {
+  request_.budget.evaluations = 60;
+  measurer_.time = [](const fakes::Kernel& kernel) {
+    return kernel.family == "gemm" ? 100.0 / static_cast<double>(kernel.width) : 1.0;
+  };
+  const TuneReport report = tuned();
+  ASSERT_TRUE(jit::check(report.plan)) << jit::check(report.plan).error().message;
+  ASSERT_TRUE(jit::check(report.narrow)) << jit::check(report.narrow).error().message;
+  EXPECT_FALSE(report.plan.legal.empty());
+  EXPECT_TRUE(report.narrow.legal.empty());
+  EXPECT_EQ(report.plan.chosen_for.at("M"), (jit::DimensionRange{16, 16}));
+  std::vector<std::string> names;
+  for (const jit::PlanTensor& tensor : report.plan.tensors)
+    if (tensor.role != jit::TensorRole::kIntermediate) names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"x", "wg", "wu", "y"}));
+  for (const jit::Plan* plan : {&report.plan, &report.narrow})
+    for (const jit::PlanLaunch& launch : plan->launches)
+      EXPECT_TRUE(std::any_of(report.images.begin(), report.images.end(),
+                              [&](const auto& image) { return image->digest == launch.image; }));
+  // The twin was verified with every tensor one element off.
+  const Trial& last = measurer_.trials.back();
+  EXPECT_FALSE(last.timed);
+  EXPECT_THAT(last.displacement,
+              UnorderedElementsAre(Pair("x", 2), Pair("wg", 2), Pair("wu", 2), Pair("y", 2)));
+}
+
+TEST_F(Tuner, ANarrowTwinThatIsWrongIsLeftOutAndSaidSo) {
+  measurer_.failure = [](const Trial& trial,
+                         const std::vector<fakes::Kernel>&) -> std::optional<Error> {
+    if (trial.displacement.empty()) return std::nullopt;
+    return Error{ErrorCode::kFault, "misaligned address", ""};
+  };
+  const TuneReport report = tuned();
+  EXPECT_FALSE(report.plan.launches.empty());
+  EXPECT_TRUE(report.narrow.launches.empty());
+  ASSERT_TRUE(report.narrow_failure);
+  EXPECT_THAT(to_text(report), HasSubstr("unaligned tensors are not served: fault: misaligned"));
+}
+
+TEST_F(Tuner, RecalledTrialsAreNotRunAgainAndTheResultIsTheSame) {
+  request_.budget.evaluations = 40;
+  std::map<std::string, std::string> journal;
+  TuneHooks hooks;
+  const auto id_of = [&](const Digest& group, const std::string& family,
+                         const templates::Config& config) {
+    return trial_id(request_, measurer_.device(), group, family, config);
+  };
+  hooks.journal = [&](const CandidateReport& candidate) -> Result<void> {
+    const std::string id = id_of(candidate.group, candidate.family, candidate.config);
+    EXPECT_TRUE(journal.emplace(id, trial_body(candidate)).second) << "journaled twice";
+    return {};
+  };
+  hooks.recall = [&](const Digest& group, const std::string& family,
+                     const templates::Config& config) -> std::optional<CandidateReport> {
+    const auto known = journal.find(id_of(group, family, config));
+    if (known == journal.end()) return std::nullopt;
+    auto candidate = parse_trial_body(known->second);
+    EXPECT_TRUE(candidate) << candidate.error().message;
+    return *candidate;
+  };
+  const TuneReport first = tuned(hooks);
+  EXPECT_EQ(journal.size(), 40u);
+  const std::size_t trials = measurer_.ids.size();
+  // As after a crash: half of the journal is there.
+  std::map<std::string, std::string> whole = journal;
+  for (auto entry = journal.begin(); entry != journal.end();)
+    entry = std::distance(journal.begin(), entry) % 2 ? journal.erase(entry) : std::next(entry);
+  const std::size_t kept = journal.size();
+  const TuneReport second = tuned(hooks);
+  EXPECT_EQ(journal, whole);
+  EXPECT_EQ(chosen(second), chosen(first));
+  EXPECT_EQ(second.plan, first.plan);
+  EXPECT_EQ(second.tried, first.tried);
+  EXPECT_EQ(measurer_.ids.size() - trials, trials - kept);
+}
+
+TEST_F(Tuner, AStopKeepsWhatWasFound) {
+  request_.budget.evaluations = 90;
+  std::stop_source source;
+  int trials = 0;
+  measurer_.after_each = [&] {
+    if (++trials == 20) source.request_stop();
+  };
+  const TuneReport report = tuned({}, source.get_token());
+  EXPECT_TRUE(report.interrupted);
+  EXPECT_EQ(report.tried, 20);
+  EXPECT_EQ(trials, 20);
+  ASSERT_EQ(report.choice, 0);
+  EXPECT_TRUE(report.choice_verified);  // one kernel: its trial was the whole's
+  EXPECT_FALSE(report.better_beyond_noise);
+  EXPECT_FALSE(report.plan.launches.empty());
+  EXPECT_THAT(to_text(report), HasSubstr("interrupted"));
+}
+
+TEST_F(Tuner, AStopBeforeAnythingIsFoundHasNoChoice) {
+  std::stop_source source;
+  source.request_stop();
+  const TuneReport report = tuned({}, source.get_token());
+  EXPECT_TRUE(report.interrupted);
+  EXPECT_EQ(report.choice, -1);
+  EXPECT_TRUE(report.plan.launches.empty());
+  EXPECT_THAT(to_text(report), HasSubstr("choice: none"));
+}
+
+TEST_F(Tuner, WhereEveryCandidateFailsThereIsNoChoiceAndTheReasonIsShown) {
+  pool_.broken = [](const std::string&) -> std::optional<Error> {
+    return Error{ErrorCode::kCompile, "broken template", ""};
+  };
+  request_.budget.evaluations = 30;
+  const TuneReport report = tuned();
+  EXPECT_EQ(report.choice, -1);
+  EXPECT_THAT(report.failed, UnorderedElementsAre(Pair("compile", 30)));
+  EXPECT_THAT(to_text(report), HasSubstr("compile: broken template"));
+}
+
+TEST_F(Tuner, ProgressCountsEveryCandidateAndEstimatesTheRest) {
+  request_.budget.evaluations = 12;
+  std::vector<TuneProgress> steps;
+  TuneHooks hooks;
+  hooks.progress = [&](const TuneProgress& progress) { steps.push_back(progress); };
+  tuned(hooks);
+  ASSERT_FALSE(steps.empty());
+  EXPECT_EQ(steps.back().done, 12);
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    EXPECT_GE(steps[i].done, steps[i - 1].done);
+    EXPECT_EQ(steps[i].total, 12);
+  }
+}
+
+TEST_F(Tuner, ErrorsOfRequestAndSpacesNameWhatIsWrong) {
+  const auto message = [&] {
+    const auto report = tune(request_, pool_, measurer_);
+    return report ? std::string("no error") : report.error().message;
+  };
+  request_.bindings = {};
+  EXPECT_EQ(message(), "dimension M of swiglu has no value");
+  request_.bindings = {{"M", -1}};
+  EXPECT_EQ(message(), "dimension M of swiglu is -1, expected 0 or more");
+  request_.bindings = {{"M", 1}, {"Q", 1}};
+  EXPECT_EQ(message(), "swiglu has no dimension Q");
+  request_.bindings = {{"M", 1}};
+  request_.budget.evaluations = 0;
+  EXPECT_EQ(message(), "the budget is 0 evaluations, expected 1 or more");
+  request_.budget.evaluations = 1;
+  request_.strategy = "clever";
+  EXPECT_EQ(message(), "strategy is clever, expected one of random, exhaustive");
+  request_.strategy = "random";
+  write_space("gemm", "tunables: {width: [1]}\n");
+  EXPECT_EQ(message(), (spaces_ / "gemm.yaml").string() +
+                           ": tunables are width, but configs of gemm have depth, width");
+  write_space("gemm", "tunables: {width: [1], depth: [1]}\nconstraints: [wide > 1]\n");
+  EXPECT_THAT(message(), HasSubstr("gemm.yaml:3: unknown variable wide in `wide > 1`"));
+  std::filesystem::remove(spaces_ / "gemm.yaml");
+  EXPECT_EQ(message(), "cannot read the space " + (spaces_ / "gemm.yaml").string());
+}
+
+TEST_F(Tuner, ASpaceWithoutAValidConfigLeavesTheSafeOne) {
+  for (const templates::Family* family : fakes::families())
+    write_space(std::string(family->name()),
+                "tunables: {width: [1], depth: [1]}\nconstraints: [width > 1]\n");
+  const TuneReport report = tuned();
+  EXPECT_EQ(report.tried, 9);
+  EXPECT_EQ(chosen(report), std::vector<std::string>{"gemm depth=1 width=1"});
+}
+
+}  // namespace
+}  // namespace tilewright::search
