@@ -1,0 +1,108 @@
+#include "search/record.h"
+
+#include <gtest/gtest.h>
+
+#include "samples.h"
+
+namespace tilewright::search {
+namespace {
+
+TuneRequest request() {
+  TuneRequest request;
+  request.op = samples::two_step_operator();
+  request.bindings = {{"M", 16}};
+  request.seed = 7;
+  request.generator = digest_of("templates");
+  return request;
+}
+
+TEST(Entry, HoldsPlansAndEvidenceOfTheChoice) {
+  const auto entry = to_entry(samples::report(), request());
+  ASSERT_TRUE(entry) << entry.error().message;
+  EXPECT_EQ(entry->plan, samples::report().plan);
+  EXPECT_EQ(entry->narrow, samples::report().narrow);
+  EXPECT_EQ(entry->groups, std::vector<std::string>{"pointwise threads=256 width=8"});
+  EXPECT_EQ(entry->evidence.time_us, 4);
+  EXPECT_EQ(entry->evidence.baseline_us, 10);
+  EXPECT_EQ(entry->evidence.margin, 0.6);
+  EXPECT_TRUE(entry->evidence.modelled);
+  EXPECT_TRUE(entry->evidence.verified);
+  EXPECT_EQ(entry->evidence.seed, 7u);
+  EXPECT_EQ(entry->evidence.tried, 4);
+  EXPECT_EQ(entry->evidence.failed, 1);
+  EXPECT_EQ(entry->evidence.created.size(), std::string("2026-01-01T00:00:00Z").size());
+}
+
+TEST(Entry, IsOfAVerifiedChoiceOnly) {
+  TuneReport report = samples::report();
+  report.choice_verified = false;
+  EXPECT_EQ(to_entry(report, request()).error().code, ErrorCode::kInvalidArgument);
+  report.choice = -1;
+  EXPECT_EQ(to_entry(report, request()).error().code, ErrorCode::kNotFound);
+}
+
+TEST(StoredReport, IsFoundBesideOtherShapesAndItsImages) {
+  const auto store = cache::memory_store();
+  TuneReport report = samples::report();
+  ASSERT_TRUE(store_report(*store, report, request()));
+  report.plan.chosen_for["M"] = report.narrow.chosen_for["M"] = {256, 256};
+  TuneRequest larger = request();
+  larger.bindings = {{"M", 256}};
+  ASSERT_TRUE(store_report(*store, report, larger));
+
+  const auto record = store->get(cache::Key::of(*request().op, report.device));
+  ASSERT_TRUE(record && *record);
+  EXPECT_EQ((*record)->generator, request().generator);
+  EXPECT_EQ((*record)->entries.size(), 2u);
+  ASSERT_NE((*record)->find({{"M", 256}}), nullptr);
+  EXPECT_EQ((*record)->find({{"M", 17}}), nullptr);
+  for (const Digest& digest : (*record)->images()) {
+    const auto image = store->image(digest);
+    EXPECT_TRUE(image && *image) << digest.hex();
+  }
+}
+
+TEST(StoredReport, OfAnotherGeneratorReplacesWhatWasThere) {
+  const auto store = cache::memory_store();
+  TuneReport report = samples::report();
+  ASSERT_TRUE(store_report(*store, report, request()));
+  report.plan.chosen_for["M"] = {256, 256};
+  TuneRequest newer = request();
+  newer.generator = digest_of("templates, mended");
+  ASSERT_TRUE(store_report(*store, report, newer));
+  const auto record = store->get(cache::Key::of(*request().op, report.device));
+  ASSERT_TRUE(record && *record);
+  EXPECT_EQ((*record)->generator, newer.generator);
+  EXPECT_EQ((*record)->entries.size(), 1u);
+}
+
+TEST(JournalInAStore, RecallsWhatItJournaledAndNothingElse) {
+  const auto store = cache::memory_store();
+  const TuneReport report = samples::report();
+  const TuneHooks hooks = journal_in(*store, request(), report.device);
+  const CandidateReport& good = report.candidates.front();
+  const CandidateReport& failed = report.candidates.back();
+  EXPECT_FALSE(hooks.recall(good.group, good.family, good.config));
+  ASSERT_TRUE(hooks.journal(good));
+  ASSERT_TRUE(hooks.journal(failed));
+  const auto recalled = hooks.recall(good.group, good.family, good.config);
+  ASSERT_TRUE(recalled);
+  EXPECT_EQ(recalled->sample.time_us, good.sample.time_us);
+  EXPECT_EQ(hooks.recall(failed.group, failed.family, failed.config)->failure, failed.failure);
+  EXPECT_FALSE(hooks.recall(good.group, good.family, {{"width", 3}}));
+  // Another shape, another device, another generator: other trials.
+  TuneRequest other = request();
+  other.bindings["M"] = 17;
+  EXPECT_FALSE(
+      journal_in(*store, other, report.device).recall(good.group, good.family, good.config));
+  jit::DeviceInfo device = report.device;
+  device.sm_count = 1;
+  EXPECT_FALSE(journal_in(*store, request(), device).recall(good.group, good.family, good.config));
+  // A body that cannot be read is no error: the trial is run again.
+  ASSERT_TRUE(store->put_trial(
+      {trial_id(request(), report.device, good.group, good.family, good.config), "torn"}));
+  EXPECT_FALSE(hooks.recall(good.group, good.family, good.config));
+}
+
+}  // namespace
+}  // namespace tilewright::search

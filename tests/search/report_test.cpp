@@ -1,0 +1,104 @@
+#include "search/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "samples.h"
+
+namespace tilewright::search {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ReportText, ShowsWhatWasFoundAndWhatFailed) {
+  EXPECT_EQ(to_text(samples::report()),
+            R"(step M=16 on NVIDIA H200 (virtual)
+the device is virtual: times are modelled, not measured
+
+partition 0: 1 kernel, 4.00 us modelled as a whole, moves 4096 B, saves 4096 B  <- choice
+    h = exp(x)
+    y = neg(h)
+      pointwise threads=256 width=8
+      4.00 us modelled, dram binds at 75 % of its ceiling
+      32 registers, 1024 B shared, 12 B spilled; error 0.0015 of 0.004 allowed (128 of 1024 elements)
+      moves 4096 B, fusion saves 4096 B
+partition 1: 2 kernels, 10.00 us modelled as a whole, moves 8192 B  <- baseline
+    h = exp(x)
+      pointwise threads=256 width=1
+      5.00 us modelled, dram binds at 75 % of its ceiling
+      32 registers, 1024 B shared, 12 B spilled; error 0.0015 of 0.004 allowed (128 of 1024 elements)
+      moves 4096 B
+    y = neg(h)
+      pointwise threads=256 width=1
+      5.00 us modelled, dram binds at 75 % of its ceiling
+      32 registers, 1024 B shared, 12 B spilled; error 0.0015 of 0.004 allowed (128 of 1024 elements)
+      moves 4096 B
+
+choice: partition 0, 4.00 us modelled, verified
+baseline: unfused defaults, 10.00 us modelled
+margin: 60.0 % faster than the baseline
+candidates: 4 tried, 1 failed: 1 compile
+  pointwise width=16 compile: step.cu:3: no such width
+1.5 s
+)");
+}
+
+TEST(ReportText, ShowsFiveFailuresOfAKindAtMost) {
+  TuneReport report = samples::report();
+  for (int i = 0; i < 10; ++i) report.candidates.push_back(report.candidates.back());
+  report.failed["compile"] = 11;
+  EXPECT_THAT(to_text(report), HasSubstr("  and 6 more of compile\n"));
+}
+
+TEST(ReportText, AMeasuredMarginHasItsInterval) {
+  TuneReport report = samples::report();
+  report.margin_interval = {0.55, 0.65};
+  report.choice_sample.modelled = false;
+  report.choice_sample.spread_us = 0.125;
+  EXPECT_THAT(to_text(report),
+              HasSubstr("choice: partition 0, 4.00 us +- 0.12 measured, verified"));
+  EXPECT_THAT(to_text(report),
+              HasSubstr("margin: 60.0 % faster than the baseline (55.0 to 65.0 %)"));
+}
+
+TEST(ReportJson, HasTheFieldsThatProgramsRead) {
+  const nlohmann::json json = to_json(samples::report());
+  EXPECT_EQ(json["problem"], "step M=16");
+  EXPECT_EQ(json["device"]["name"], "NVIDIA H200 (virtual)");
+  EXPECT_EQ(json["device"]["virtual"], true);
+  ASSERT_EQ(json["partitions"].size(), 2u);
+  const nlohmann::json& group = json["partitions"][0]["groups"][0];
+  EXPECT_EQ(group["family"], "pointwise");
+  EXPECT_EQ(group["config"], (nlohmann::json{{"threads", 256}, {"width", 8}}));
+  EXPECT_EQ(group["registers"], 32);
+  EXPECT_EQ(group["shared_bytes"], 1024);
+  EXPECT_EQ(group["spill_bytes"], 12);
+  EXPECT_EQ(group["time_us"], 4.0);
+  EXPECT_EQ(group["error"], 1.5e-3);
+  EXPECT_EQ(group["tolerance"], 4e-3);
+  EXPECT_EQ(json["choice"]["partition"], 0);
+  EXPECT_EQ(json["choice"]["time_us"], 4.0);
+  EXPECT_EQ(json["choice"]["spread_us"], 0.0);
+  EXPECT_EQ(json["choice"]["time_kind"], "modelled");
+  EXPECT_EQ(json["choice"]["verified"], true);
+  EXPECT_EQ(json["baseline"]["name"], "unfused defaults");
+  EXPECT_EQ(json["margin"], 0.6);
+  EXPECT_EQ(json["candidates"]["tried"], 4);
+  EXPECT_EQ(json["candidates"]["failed"], (nlohmann::json{{"compile", 1}}));
+  EXPECT_EQ(json["seconds"], 1.5);
+}
+
+TEST(ReportJson, AFailedGroupHasItsReasonAndNoTime) {
+  TuneReport report = samples::report();
+  report.choice = -1;
+  report.partitions[0].groups[0].best.failure = Error{ErrorCode::kHang, "no end", ""};
+  const nlohmann::json json = to_json(report);
+  EXPECT_TRUE(json["choice"].is_null());
+  EXPECT_EQ(json["partitions"][0]["groups"][0]["failure"]["reason"], "hang");
+  EXPECT_FALSE(json["partitions"][0]["groups"][0].contains("time_us"));
+}
+
+}  // namespace
+}  // namespace tilewright::search
