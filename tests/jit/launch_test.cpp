@@ -4,23 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "tests/jit/count_allocations.h"
 #include "tests/virtual_gpu/driver_fixture.h"
-
-namespace {
-std::atomic<std::size_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tilewright::jit {
 namespace {
@@ -273,9 +258,9 @@ TEST_F(Plans, LaunchingNeitherAllocatesNorSynchronises) {
   const DriverApi whole = table;
   table = DriverApi{};
   table.cuLaunchKernel = whole.cuLaunchKernel;
-  const std::size_t before = allocations;
+  const std::size_t before = testing::allocation_count();
   const bool launched = bool(prepared.launch(workspace.address(), stream));
-  const std::size_t after = allocations;
+  const std::size_t after = testing::allocation_count();
   table = whole;
   EXPECT_TRUE(launched);
   EXPECT_EQ(after, before);

@@ -1,4 +1,6 @@
 // Streams, events, capture and graphs: order, modelled time, and the errors of misuse.
+#include <cmath>
+
 #include "tests/virtual_gpu/driver_fixture.h"
 
 namespace tilewright::vgpu::testing {
