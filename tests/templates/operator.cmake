@@ -7,3 +7,7 @@ tilewright_test(operator_test LABELS unit
     ${CMAKE_CURRENT_LIST_DIR}/operator_group_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_models_test.cpp
   LIBRARIES tilewright::operator tilewright::jit_core tilewright::yaml)
+
+tilewright_test(evaluate_test LABELS unit
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/evaluate_test.cpp
+  LIBRARIES tilewright::operator tilewright::jit_core)
