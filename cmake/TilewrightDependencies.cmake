@@ -38,9 +38,13 @@ tilewright_archive(rocksdb librocksdb.a tilewright::zstd tilewright::snappy tile
 
 # cuda.h and nvrtc.h: of a CUDA toolkit, else of NVIDIA's wheels as ./quickstart unpacks them.
 find_path(TILEWRIGHT_CUDA_INCLUDE_DIR NAMES cuda.h
-  HINTS ${TILEWRIGHT_CUDA_ROOT}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include REQUIRED)
+  HINTS ${TILEWRIGHT_CUDA_ROOT}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include
+        ${PROJECT_SOURCE_DIR}/build/cuda/include REQUIRED)
 find_path(TILEWRIGHT_NVRTC_INCLUDE_DIR NAMES nvrtc.h
-  HINTS ${TILEWRIGHT_CUDA_ROOT}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include REQUIRED)
+  HINTS ${TILEWRIGHT_CUDA_ROOT}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include
+        ${PROJECT_SOURCE_DIR}/build/cuda/include REQUIRED)
+# Where NVRTC is looked for first: beside the header that we were compiled with.
+get_filename_component(TILEWRIGHT_NVRTC_ROOT ${TILEWRIGHT_NVRTC_INCLUDE_DIR} DIRECTORY)
 add_library(tilewright_cuda_headers INTERFACE)
 target_include_directories(tilewright_cuda_headers SYSTEM INTERFACE
   $<BUILD_INTERFACE:${TILEWRIGHT_CUDA_INCLUDE_DIR}> $<BUILD_INTERFACE:${TILEWRIGHT_NVRTC_INCLUDE_DIR}>)

@@ -1,5 +1,6 @@
 # Language level, warnings and output folders of every target.
 include_guard()
+set(CMAKE_INSTALL_LIBDIR lib CACHE PATH "Libraries; programs look for them in ../lib")
 include(GNUInstallDirs)
 
 option(TILEWRIGHT_BUILD_TESTS "Build the tests and benchmarks" ON)

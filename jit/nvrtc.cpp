@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "jit/locations.h"
@@ -28,6 +29,16 @@ std::vector<std::string> places(const std::string& library) {
   for (const std::string& folder : folders)
     for (const char* name : kNames) paths.push_back(folder + name);
   return paths;
+}
+
+/// NVRTC opens its builtins by bare name, which the loader does not find where the wheels' folder is
+/// in no search path; a library that is loaded already it does find.
+void load_builtins(const Nvrtc& nvrtc, int major, int minor) {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(nvrtc.nvrtcVersion), &info) || !info.dli_fname) return;
+  const auto folder = std::filesystem::path(info.dli_fname).parent_path();
+  const auto builtins = folder / fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+  dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 }  // namespace
@@ -62,6 +73,7 @@ Result<Nvrtc> open_nvrtc(const std::string& library) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} is NVRTC {}.{}, expected {}.{} or newer", nvrtc.path, major, minor,
                             kOldestMajor, kOldestMinor));
+  load_builtins(nvrtc, major, minor);
   return nvrtc;
 }
 
