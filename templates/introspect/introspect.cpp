@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <set>
 
+#include "templates/introspect/editor_header.h"
+
 namespace tilewright::templates {
 namespace {
 
@@ -227,10 +229,7 @@ Result<void> parse(const jit::HeaderSet& headers, const std::string& name, const
       "-fsyntax-only", "-w", "-ferror-limit", "8", "-fno-spell-checking"};
   // clang-format on
   const std::string editor = root + kEditorHeader;
-  if (headers.contains(kEditorHeader) && name != kEditorHeader) {
-    arguments.push_back("-include");
-    arguments.push_back(editor.c_str());
-  }
+  if (name != kEditorHeader) arguments.insert(arguments.end(), {"-include", editor.c_str()});
   arguments.insert(arguments.end(), {"-x", "cuda", main_file.c_str()});
 
   Errors errors;
@@ -258,7 +257,9 @@ struct Introspector::State {
 };
 
 Introspector::Introspector(jit::HeaderSet headers)
-    : state_(std::make_unique<State>(State{std::move(headers)})) {}
+    : state_(std::make_unique<State>(State{std::move(headers)})) {
+  state_->headers.emplace(kEditorHeader, kEditorHeaderText);
+}
 Introspector::Introspector(Introspector&&) noexcept = default;
 Introspector& Introspector::operator=(Introspector&&) noexcept = default;
 Introspector::~Introspector() = default;

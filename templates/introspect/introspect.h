@@ -17,7 +17,7 @@ namespace tilewright::templates {
 /// Not thread-safe.
 class Introspector {
  public:
-  /// `headers` must have "device/editor.cuh", or sources that use no builtin of CUDA.
+  /// "device/editor.cuh" need not be among them: it is built in.
   explicit Introspector(jit::HeaderSet headers);
   Introspector(Introspector&&) noexcept;
   Introspector& operator=(Introspector&&) noexcept;

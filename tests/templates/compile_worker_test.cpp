@@ -11,7 +11,6 @@ namespace {
 using testing::HasSubstr;
 
 const jit::HeaderSet kHeaders = {
-    {"device/editor.cuh", "#pragma once\n#define __global__ __attribute__((global))\n"},
     {"kernels/empty.cuh",
      "#pragma once\nnamespace empty {\nstruct Config {\n  int threads = 32;  ///< of a "
      "block\n};\n}\n"},
