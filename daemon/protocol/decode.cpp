@@ -65,7 +65,7 @@ Message read(const wire::Plan& m) {
   plan.image_bytes = m.image_bytes();
   return plan;
 }
-Message read(const wire::Subscribe& m) { return Subscribe{read(*m.problem())}; }
+Message read(const wire::Subscribe& m) { return Subscribe{read(*m.problem()), m.plan_version()}; }
 Message read(const wire::Subscribed& m) { return Subscribed{from_wire(m.problem())}; }
 Message read(const wire::Unsubscribe& m) { return Unsubscribe{m.subscription()}; }
 Message read(const wire::Better& m) { return Better{from_wire(m.problem()), m.plan_version()}; }
@@ -137,6 +137,8 @@ Result<Message> decode_body(std::string_view body) {
                 fmt::format("frame of {} bytes is not what its schema says", body.size()));
   }
   const wire::Frame* frame = wire::GetFrame(body.data());
+  // The verifier lets a kind pass whose table is missing.
+  if (!frame->body()) return fail(ErrorCode::kCorrupt, "frame has no body");
   switch (frame->body_type()) {
 #define TILEWRIGHT_READ(kind) \
   case wire::Body::kind:      \

@@ -60,7 +60,7 @@ auto write(Builder& b, const Plan& m) {
                           m.modelled, m.time_us, m.baseline_us, plan, narrow, groups, images,
                           m.image_bytes);
 }
-auto write(Builder& b, const Subscribe& m) { return wire::CreateSubscribe(b, write(b, m.problem)); }
+auto write(Builder& b, const Subscribe& m) { return wire::CreateSubscribe(b, write(b, m.problem), m.plan_version); }
 auto write(Builder& b, const Subscribed& m) {
   wire::Digest problem = to_wire(m.problem);
   return wire::CreateSubscribed(b, &problem);

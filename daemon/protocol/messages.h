@@ -80,8 +80,10 @@ struct Plan {
   std::uint64_t image_bytes = 0;  ///< of the memory file that comes with this frame; 0: none
 };
 
+/// Answered with Subscribed, and with Better at once if another plan than `plan_version` is served.
 struct Subscribe {
   Problem problem;
+  std::uint64_t plan_version = 0;  ///< that the client holds
 };
 struct Subscribed {
   Digest problem;

@@ -1,0 +1,70 @@
+/// What makes plans: the compiler, the device and the tuner behind one interface, so that the
+/// service can be tested without any of them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "cache/record.h"
+#include "jit/device.h"
+#include "jit/image.h"
+
+namespace tilewright::daemon {
+
+/// What a client asks about, understood: the operator parsed, its sizes bound.
+struct Problem {
+  cache::Key key;
+  std::shared_ptr<const templates::Operator> op;
+  templates::Bindings bindings;
+};
+
+/// An entry with the images that its plans launch.
+struct Planned {
+  cache::Entry entry;
+  std::vector<std::shared_ptr<const jit::Image>> images;
+};
+
+struct TuneSettings {
+  int evaluations = 64;
+  double seconds = 0;  ///< 0: no limit
+  std::string strategy = "random";
+  std::uint64_t seed = 1;
+};
+
+struct TuneStep {
+  int done = 0, total = 0;
+  double seconds = 0, eta_seconds = 0, best_us = 0;
+  std::string current;
+};
+
+struct TuneOutcome {
+  std::string report;  ///< JSON
+  bool interrupted = false;
+  bool stored = false;  ///< a record holds the choice
+};
+
+/// Synchronous and thread-safe; calls take from milliseconds to minutes.
+class Planner {
+ public:
+  virtual ~Planner() = default;
+
+  /// The one device that is served.
+  virtual const jit::DeviceInfo& device() const = 0;
+  /// Records of another generator are misses.
+  virtual Digest generator() const = 0;
+
+  /// A plan at once: `nearest`'s configs for this shape if they are legal here, else the families'
+  /// safe ones. Evidence says whether it was verified.
+  virtual Result<Planned> fallback(const Problem& problem, const cache::Entry* nearest) = 0;
+
+  /// Tunes, journals and stores what it found. A stop keeps what was found.
+  virtual Result<TuneOutcome> tune(const Problem& problem, const TuneSettings& settings,
+                                   const std::function<void(const TuneStep&)>& progress,
+                                   std::stop_token stop) = 0;
+};
+
+}  // namespace tilewright::daemon

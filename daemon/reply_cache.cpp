@@ -1,0 +1,80 @@
+#include "daemon/reply_cache.h"
+
+namespace tilewright::daemon {
+namespace {
+
+constexpr std::size_t kOverhead = 512;  ///< of the lists, the maps and the descriptor, about
+
+std::size_t bytes_of(const Reply& reply) {
+  return reply.with_images.size() + reply.without_images.size() + reply.file_bytes + kOverhead;
+}
+
+}  // namespace
+
+Digest ReplyCache::request_digest(const protocol::Problem& problem) {
+  Hasher hasher;
+  hasher.add(problem.operator_text).add(problem.device.high).add(problem.device.low);
+  for (std::int64_t size : problem.sizes) hasher.add(std::uint64_t(size));
+  return hasher.finish();
+}
+
+std::shared_ptr<const Reply> ReplyCache::find(const Digest& request) {
+  std::lock_guard lock(mutex_);
+  auto found = by_request_.find(request);
+  if (found == by_request_.end()) return nullptr;
+  items_.splice(items_.begin(), items_, found->second);
+  return found->second->reply;
+}
+
+std::uint64_t ReplyCache::generation(const Digest& problem) const {
+  std::lock_guard lock(mutex_);
+  return generation_locked(problem);
+}
+
+std::uint64_t ReplyCache::generation_locked(const Digest& problem) const {
+  auto found = generations_.find(problem);
+  return forgotten_ + (found == generations_.end() ? 0 : found->second);
+}
+
+void ReplyCache::put(const Digest& request, std::shared_ptr<const Reply> reply,
+                     std::uint64_t generation) {
+  std::lock_guard lock(mutex_);
+  if (generation_locked(reply->problem) != generation) return;
+  if (auto known = by_request_.find(request); known != by_request_.end()) drop(known->second);
+  std::size_t bytes = bytes_of(*reply);
+  if (bytes > cap_bytes_) return;
+  while (bytes_ + bytes > cap_bytes_) drop(std::prev(items_.end()));
+  items_.push_front({request, std::move(reply)});
+  by_request_[request] = items_.begin();
+  bytes_ += bytes;
+}
+
+void ReplyCache::forget(const Digest& problem) {
+  std::lock_guard lock(mutex_);
+  ++generations_[problem];
+  for (auto item = items_.begin(); item != items_.end();) {
+    auto here = item++;
+    if (here->reply->problem == problem) drop(here);
+  }
+}
+
+void ReplyCache::forget_all() {
+  std::lock_guard lock(mutex_);
+  ++forgotten_;
+  items_.clear();
+  by_request_.clear();
+  bytes_ = 0;
+}
+
+ReplyCache::Size ReplyCache::size() const {
+  std::lock_guard lock(mutex_);
+  return {items_.size(), bytes_};
+}
+
+void ReplyCache::drop(std::list<Item>::iterator item) {
+  bytes_ -= bytes_of(*item->reply);
+  by_request_.erase(item->request);
+  items_.erase(item);
+}
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,69 @@
+/// Packed replies in memory, by the bytes of the request: what makes a hit cost a hash, a lookup and
+/// a send. In front of the store, bounded in bytes, least recently used out first.
+///
+/// Thread-safe.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/protocol/memory_file.h"
+#include "daemon/protocol/messages.h"
+
+namespace tilewright::daemon {
+
+/// A plan ready to be sent, under any request id.
+struct Reply {
+  Digest problem;
+  std::uint64_t plan_version = 0;
+  protocol::Source source = protocol::Source::kHit;
+  std::string with_images, without_images;  ///< bodies (protocol::encode_body)
+  std::vector<Digest> images;
+  protocol::FileDescriptor file;  ///< the images, packed; one for all clients
+  std::size_t file_bytes = 0;
+};
+
+class ReplyCache {
+ public:
+  explicit ReplyCache(std::size_t cap_bytes) : cap_bytes_(cap_bytes) {}
+
+  /// Of all that a request asks with: operator, sizes and device.
+  static Digest request_digest(const protocol::Problem& problem);
+
+  std::shared_ptr<const Reply> find(const Digest& request);
+  /// The count of forget() calls that concern the problem so far: taken before a reply is made, so that
+  /// put() can refuse one that was made from what has been replaced meanwhile.
+  std::uint64_t generation(const Digest& problem) const;
+  void put(const Digest& request, std::shared_ptr<const Reply> reply, std::uint64_t generation);
+  /// Drops all replies to the problem, whatever their sizes.
+  void forget(const Digest& problem);
+  void forget_all();
+
+  struct Size {
+    std::size_t replies = 0, bytes = 0;
+  };
+  Size size() const;
+
+ private:
+  struct Item {
+    Digest request;
+    std::shared_ptr<const Reply> reply;
+  };
+  void drop(std::list<Item>::iterator item);
+  std::uint64_t generation_locked(const Digest& problem) const;
+
+  const std::size_t cap_bytes_;
+  mutable std::mutex mutex_;
+  std::list<Item> items_;  ///< most recently used first
+  std::unordered_map<Digest, std::list<Item>::iterator> by_request_;
+  std::map<Digest, std::uint64_t> generations_;
+  std::uint64_t forgotten_ = 0;  ///< calls of forget_all()
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace tilewright::daemon

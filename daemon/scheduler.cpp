@@ -1,0 +1,183 @@
+#include "daemon/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewright::daemon {
+namespace {
+
+constexpr int kBackgroundPriority = -1'000'000;
+
+}  // namespace
+
+Scheduler::Scheduler(SchedulerOptions options, Run run, Tuned tuned)
+    : options_(options), run_(std::move(run)), tuned_(std::move(tuned)) {
+  thread_ = std::thread([this] { work(); });
+}
+
+Scheduler::~Scheduler() { stop(); }
+
+Scheduler::Job* Scheduler::find(const TuneKey& key) {
+  for (Jobs* jobs : {&running_, &waiting_})
+    for (Job& job : *jobs)
+      if (job.key == key && !job.stop.stop_requested()) return &job;
+  return nullptr;
+}
+
+bool Scheduler::background(const TuneKey& key, const Problem& problem,
+                           const TuneSettings& settings) {
+  std::lock_guard lock(mutex_);
+  if (stopped_) return false;
+  if (Job* job = find(key)) {
+    job->background = true;
+    return true;
+  }
+  auto now = std::chrono::steady_clock::now();
+  auto failed = failed_until_.find(key);
+  if (failed != failed_until_.end() && now < failed->second) return false;
+  if (waiting_.size() >= options_.queue) {
+    ++counts_.refused;
+    return false;
+  }
+  Job job;
+  job.key = key;
+  job.problem = problem;
+  job.settings = settings;
+  job.priority = kBackgroundPriority;
+  job.order = next_++;
+  job.background = true;
+  waiting_.push_back(std::move(job));
+  wake_.notify_one();
+  return true;
+}
+
+std::uint64_t Scheduler::request(const TuneKey& key, const Problem& problem,
+                                 const TuneSettings& settings, int priority, Listener listener) {
+  std::unique_lock lock(mutex_);
+  std::uint64_t ticket = next_++;
+  if (stopped_) {
+    lock.unlock();
+    listener.done(fail(ErrorCode::kCancelled, "the daemon is stopping"));
+    return ticket;
+  }
+  Job* job = find(key);
+  if (!job) {
+    Job fresh;
+    fresh.key = key;
+    fresh.order = next_++;
+    fresh.priority = priority;
+    waiting_.push_back(std::move(fresh));
+    job = &waiting_.back();
+  }
+  bool waits = running_.empty() || &running_.front() != job;
+  if (waits) {
+    job->problem = problem;
+    job->settings = settings;
+    job->priority = std::max(job->priority, priority);
+  }
+  job->listeners.emplace(ticket, std::move(listener));
+  wake_.notify_one();
+  return ticket;
+}
+
+bool Scheduler::cancel(std::uint64_t ticket) {
+  Listener listener;
+  {
+    std::lock_guard lock(mutex_);
+    Job* asked = nullptr;
+    for (Jobs* jobs : {&running_, &waiting_})
+      for (Job& job : *jobs)
+        if (job.listeners.contains(ticket)) asked = &job;
+    if (!asked) return false;
+    bool runs = !running_.empty() && &running_.front() == asked;
+    if (runs && asked->listeners.size() == 1 && !asked->background) {
+      asked->stop.request_stop();  // and answered by work(), with what was found
+      return true;
+    }
+    auto found = asked->listeners.find(ticket);
+    listener = std::move(found->second);
+    asked->listeners.erase(found);
+    if (!runs && asked->listeners.empty() && !asked->background)
+      waiting_.remove_if([&](const Job& job) { return &job == asked; });
+  }
+  listener.done(fail(ErrorCode::kCancelled, "the tune was cancelled"));
+  return true;
+}
+
+Scheduler::Jobs::iterator Scheduler::next() {
+  return std::min_element(waiting_.begin(), waiting_.end(), [](const Job& a, const Job& b) {
+    return std::pair(-a.priority, a.order) < std::pair(-b.priority, b.order);
+  });
+}
+
+void Scheduler::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
+    if (stopped_) break;
+    running_.splice(running_.end(), waiting_, next());
+    Job& job = running_.front();
+    Problem problem = job.problem;
+    TuneSettings settings = job.settings;
+    lock.unlock();
+
+    auto progress = [&](const TuneStep& step) {
+      std::lock_guard reporting(mutex_);
+      for (auto& [ticket, listener] : job.listeners)
+        if (listener.progress) listener.progress(step);
+    };
+    Result<TuneOutcome> outcome = run_(problem, settings, progress, job.stop.get_token());
+    tuned_(job.key, problem, outcome);
+
+    lock.lock();
+    auto listeners = std::move(job.listeners);
+    if (!outcome) {
+      ++counts_.failed;
+      failed_until_[job.key] = std::chrono::steady_clock::now() + options_.retry_after;
+    } else if (outcome->interrupted) {
+      ++counts_.interrupted;
+    } else {
+      ++counts_.finished;
+    }
+    running_.clear();  // from here on, the same is another tune
+    answering_ = true;
+    lock.unlock();
+    for (auto& [ticket, listener] : listeners) listener.done(outcome);
+    lock.lock();
+    answering_ = false;
+    idle_.notify_all();
+  }
+}
+
+void Scheduler::stop() {
+  Jobs dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    dropped = std::exchange(waiting_, {});
+    for (Job& job : running_) job.stop.request_stop();
+    wake_.notify_all();
+    idle_.notify_all();
+  }
+  for (Job& job : dropped) {
+    for (auto& [ticket, listener] : job.listeners)
+      listener.done(fail(ErrorCode::kCancelled, "the daemon is stopping"));
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Scheduler::drain(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(
+      lock, limit, [&] { return waiting_.empty() && running_.empty() && !answering_; });
+}
+
+SchedulerCounts Scheduler::counts() const {
+  std::lock_guard lock(mutex_);
+  SchedulerCounts counts = counts_;
+  counts.waiting = waiting_.size();
+  counts.running = running_.size();
+  return counts;
+}
+
+}  // namespace tilewright::daemon

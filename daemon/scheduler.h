@@ -1,0 +1,98 @@
+/// The queue of tunes: one at a time (there is one device), equal ones joined, higher priorities
+/// first, first come first within one. Runs on a thread of its own.
+///
+/// Thread-safe. Callbacks come from the scheduler's thread, or from the one that cancels or stops.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "daemon/planner.h"
+
+namespace tilewright::daemon {
+
+/// Names a tune: of the problem and its sizes.
+using TuneKey = Digest;
+
+struct SchedulerOptions {
+  std::size_t queue = 256;  ///< background tunes that wait, at most
+  std::chrono::milliseconds retry_after{600'000};  ///< background tunes that failed
+};
+
+struct SchedulerCounts {
+  std::size_t waiting = 0, running = 0;
+  std::size_t finished = 0, failed = 0, interrupted = 0, refused = 0;
+};
+
+class Scheduler {
+ public:
+  using Run = std::function<Result<TuneOutcome>(
+      const Problem&, const TuneSettings&, const std::function<void(const TuneStep&)>& progress,
+      std::stop_token)>;
+  /// `tuned` is called after every tune, before those who asked for it are answered.
+  using Tuned = std::function<void(const TuneKey&, const Problem&, const Result<TuneOutcome>&)>;
+
+  Scheduler(SchedulerOptions options, Run run, Tuned tuned);
+  ~Scheduler();
+
+  /// False: refused, since the queue is full, or the same failed a short time ago.
+  bool background(const TuneKey& key, const Problem& problem, const TuneSettings& settings);
+
+  struct Listener {
+    std::function<void(const TuneStep&)> progress;
+    std::function<void(const Result<TuneOutcome>&)> done;  ///< once, always
+  };
+  /// Asked for by somebody who waits. Joins the same tune where one waits or runs; one that waits
+  /// takes over these settings. Returns a ticket for cancel().
+  std::uint64_t request(const TuneKey& key, const Problem& problem, const TuneSettings& settings,
+                        int priority, Listener listener);
+  /// The listener is answered: as interrupted, with what was found, if it was alone with its tune
+  /// and the tune runs; with kCancelled otherwise. False: it has been answered already.
+  bool cancel(std::uint64_t ticket);
+
+  /// Interrupts what runs, drops what waits, and waits for the thread.
+  void stop();
+  /// Until nothing waits or runs, or the time has passed. For tests.
+  bool drain(std::chrono::milliseconds limit);
+  SchedulerCounts counts() const;
+
+ private:
+  struct Job {
+    TuneKey key;
+    Problem problem;
+    TuneSettings settings;
+    int priority = 0;
+    std::uint64_t order = 0;
+    bool background = false;
+    std::stop_source stop;
+    std::map<std::uint64_t, Listener> listeners;
+  };
+  using Jobs = std::list<Job>;
+
+  void work();
+  Jobs::iterator next();
+  Job* find(const TuneKey& key);
+
+  const SchedulerOptions options_;
+  const Run run_;
+  const Tuned tuned_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  Jobs waiting_, running_;  ///< running_ holds one at most
+  std::map<TuneKey, std::chrono::steady_clock::time_point> failed_until_;
+  std::uint64_t next_ = 1;
+  SchedulerCounts counts_;
+  bool stopped_ = false, answering_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,361 @@
+#include "daemon/service.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "daemon/protocol/image_bundle.h"
+#include "templates/operator/parse.h"
+
+namespace tilewright::daemon {
+namespace {
+
+constexpr std::size_t kMaxOperators = 10'000;
+
+std::string pack_narrow(const cache::Entry& entry) {
+  return entry.narrow.tensors.empty() ? std::string() : jit::pack(entry.narrow);
+}
+
+std::uint64_t version_of(const std::string& plan, const std::string& narrow) {
+  return Hasher().add(plan).add(narrow).finish().low | 1;  // never 0: "holds none"
+}
+
+std::uint64_t version_of(const cache::Entry& entry) {
+  return version_of(jit::pack(entry.plan), pack_narrow(entry));
+}
+
+std::vector<Digest> images_of(const cache::Entry& entry) {
+  cache::Record record;
+  record.entries = {entry};
+  return record.images();
+}
+
+}  // namespace
+
+Service::Service(const Config& config, cache::Store& store, Planner& planner)
+    : config_(config),
+      store_(store),
+      planner_(planner),
+      replies_(config.cache.reply_bytes),
+      scheduler_(
+          {std::size_t(config.tune.queue),
+           std::chrono::milliseconds(std::int64_t(config.tune.retry_after_s * 1000))},
+          [this](const Problem& problem, const TuneSettings& settings,
+                 const std::function<void(const TuneStep&)>& progress,
+                 std::stop_token stop) { return planner_.tune(problem, settings, progress, stop); },
+          [this](const TuneKey&, const Problem& problem, const Result<TuneOutcome>& outcome) {
+            if (!outcome) {
+              spdlog::warn("tune of {} failed: {}", problem.op->name, outcome.error().message);
+            } else if (outcome->stored) {
+              refresh(problem.key.problem);
+            }
+          }) {}
+
+Service::~Service() { stop(); }
+
+protocol::Welcome Service::welcome() const {
+  protocol::Welcome welcome;
+  welcome.server = "tilewrightd";
+  welcome.pid = getpid();
+  welcome.max_frame_bytes = std::uint32_t(config_.socket.max_frame_bytes);
+  const jit::DeviceInfo& device = planner_.device();
+  welcome.devices = {{device.name, device.key(), device.virtual_gpu}};
+  return welcome;
+}
+
+TuneSettings Service::settings() const {
+  return {config_.tune.evaluations, config_.tune.seconds, config_.tune.strategy,
+          config_.tune.seed};
+}
+
+Result<Problem> Service::understand(const protocol::Problem& asked) {
+  const jit::DeviceInfo& device = planner_.device();
+  if (!asked.device.empty() && asked.device != device.key()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("device is {}, expected {} ({})", asked.device.hex(),
+                            device.key().hex(), device.name));
+  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(templates::Operator parsed,
+                              templates::parse_operator(asked.operator_text, "request"));
+  auto op = std::make_shared<const templates::Operator>(std::move(parsed));
+  if (asked.sizes.size() != op->dimensions.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("request has {} sizes, expected {}: one per dynamic dimension of {}",
+                            asked.sizes.size(), op->dimensions.size(), op->name));
+  }
+  for (std::size_t i = 0; i < asked.sizes.size(); ++i) {
+    if (asked.sizes[i] < 0) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("size of {} is {}, expected at least 0", op->dimensions[i],
+                              asked.sizes[i]));
+    }
+  }
+  Problem problem;
+  problem.key = cache::Key::of(*op, device);
+  std::shared_ptr<const templates::Operator> known;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = operators_.find(problem.key.problem);
+    if (found != operators_.end()) known = found->second;
+  }
+  if (!known) {
+    // Of a record, its own operator: then its plans and its ranges speak of the same dimensions.
+    auto record = store_.get(problem.key);
+    if (record && *record && !(*record)->entries.empty()) {
+      auto stored = templates::parse_operator((*record)->key.operator_text, "record");
+      if (stored && stored->dimensions.size() == op->dimensions.size())
+        known = std::make_shared<const templates::Operator>(std::move(*stored));
+    }
+    if (!known) known = op;
+    std::lock_guard lock(mutex_);
+    if (operators_.size() >= kMaxOperators) operators_.clear();
+    known = operators_.emplace(problem.key.problem, known).first->second;
+  }
+  problem.op = known;
+  problem.key = cache::Key::of(*known, device);
+  for (std::size_t i = 0; i < asked.sizes.size(); ++i)
+    problem.bindings[known->dimensions[i]] = asked.sizes[i];
+  return problem;
+}
+
+TuneKey Service::tune_key(const Problem& problem) {
+  Hasher hasher;
+  hasher.add(problem.key.problem.hex());
+  for (const std::string& dimension : problem.op->dimensions)
+    hasher.add(std::uint64_t(problem.bindings.at(dimension)));
+  return hasher.finish();
+}
+
+std::shared_ptr<const Reply> Service::find(const protocol::Problem& problem) {
+  ++counters_.gets;
+  auto reply = replies_.find(ReplyCache::request_digest(problem));
+  if (reply) ++counters_.memory_hits;
+  return reply;
+}
+
+void Service::get(const protocol::Problem& asked, ReplyDone done) {
+  Digest request = ReplyCache::request_digest(asked);
+  auto problem = understand(asked);
+  if (!problem) {
+    ++counters_.failures;
+    return done(fail(std::move(problem.error())));
+  }
+  TuneKey key = tune_key(*problem);
+  {
+    std::lock_guard lock(mutex_);
+    auto [flight, first] = flights_.try_emplace(key);
+    flight->second.waiting.emplace_back(request, std::move(done));
+    if (!first) {
+      ++counters_.joined;
+      return;
+    }
+  }
+  std::uint64_t generation = replies_.generation(problem->key.problem);
+  auto reply = make_reply(*problem);
+  Flight flight;
+  {
+    std::lock_guard lock(mutex_);
+    flight = std::move(flights_[key]);
+    flights_.erase(key);
+  }
+  if (!reply) ++counters_.failures;
+  for (auto& [digest, callback] : flight.waiting) {
+    if (reply) replies_.put(digest, *reply, generation);
+    callback(reply);
+  }
+}
+
+Result<std::optional<Planned>> Service::stored(const Problem& problem,
+                                               std::optional<cache::Entry>& nearest) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_.get(problem.key));
+  if (!record) return std::optional<Planned>();
+  if (const cache::Entry* entry = record->nearest(problem.bindings)) nearest = *entry;
+  if (record->generator != planner_.generator()) return std::optional<Planned>();
+  const cache::Entry* entry = record->find(problem.bindings);
+  if (!entry) return std::optional<Planned>();
+  Planned planned;
+  planned.entry = *entry;
+  for (const Digest& digest : images_of(*entry)) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto image, store_.image(digest));
+    if (!image) {
+      // Evicted. The entry is a miss, and its configs are what the fallback compiles again.
+      ++counters_.lost_images;
+      nearest = *entry;
+      return std::optional<Planned>();
+    }
+    planned.images.push_back(std::make_shared<const jit::Image>(std::move(*image)));
+  }
+  return std::optional<Planned>(std::move(planned));
+}
+
+Result<std::shared_ptr<const Reply>> Service::make_reply(const Problem& problem) {
+  std::optional<cache::Entry> nearest;
+  auto known = stored(problem, nearest);
+  if (!known) {
+    // A damaged record must not cost an answer; it is replaced by the tune.
+    spdlog::error("cache: {}", known.error().message);
+  } else if (*known) {
+    ++counters_.hits;
+    return pack(problem, **known, protocol::Source::kHit);
+  }
+  auto planned = planner_.fallback(problem, nearest ? &*nearest : nullptr);
+  if (config_.tune.background) scheduler_.background(tune_key(problem), problem, settings());
+  if (!planned) return fail(std::move(planned.error()));
+  ++counters_.fallbacks;
+  if (!planned->entry.evidence.verified) ++counters_.unverified_fallbacks;
+  return pack(problem, *planned, protocol::Source::kFallback);
+}
+
+Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const Planned& planned,
+                                                   protocol::Source source) const {
+  auto reply = std::make_shared<Reply>();
+  protocol::Plan plan;
+  plan.problem = problem.key.problem;
+  plan.source = source;
+  plan.verified = planned.entry.evidence.verified;
+  plan.modelled = planned.entry.evidence.modelled;
+  plan.time_us = planned.entry.evidence.time_us;
+  plan.baseline_us = planned.entry.evidence.baseline_us;
+  plan.plan = jit::pack(planned.entry.plan);
+  plan.narrow = pack_narrow(planned.entry);
+  plan.plan_version = version_of(plan.plan, plan.narrow);
+  plan.groups = planned.entry.groups;
+  plan.images = images_of(planned.entry);
+  reply->problem = plan.problem;
+  reply->plan_version = plan.plan_version;
+  reply->source = source;
+  reply->images = plan.images;
+  reply->without_images = protocol::encode_body(plan);
+  if (!planned.images.empty()) {
+    auto code = planner_.device().virtual_gpu ? protocol::ImageCode::kPtx
+                                              : protocol::ImageCode::kCubin;
+    std::string images = protocol::pack_images(planned.images, code);
+    TILEWRIGHT_ASSIGN_OR_RETURN(reply->file,
+                                protocol::make_memory_file("tilewright-images", images));
+    reply->file_bytes = images.size();
+  }
+  plan.image_bytes = reply->file_bytes;
+  reply->with_images = protocol::encode_body(plan);
+  return std::shared_ptr<const Reply>(std::move(reply));
+}
+
+Result<Service::Subscription> Service::subscribe(const protocol::Subscribe& request,
+                                                 Better better) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(Problem problem, understand(request.problem));
+  Subscription subscription;
+  subscription.problem = problem.key.problem;
+  std::lock_guard lock(mutex_);
+  subscription.id = next_subscription_++;
+  subscribers_[subscription.id] = {std::move(problem), request.plan_version, std::move(better)};
+  return subscription;
+}
+
+void Service::tell(std::uint64_t subscription) {
+  Problem problem;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = subscribers_.find(subscription);
+    if (found == subscribers_.end()) return;
+    problem = found->second.problem;
+  }
+  std::optional<cache::Entry> nearest;
+  auto known = stored(problem, nearest);
+  if (!known || !*known) return;
+  std::uint64_t version = version_of((*known)->entry);
+  Better better;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = subscribers_.find(subscription);
+    if (found == subscribers_.end() || found->second.plan_version == version) return;
+    found->second.plan_version = version;
+    better = found->second.better;
+  }
+  ++counters_.notifications;
+  better(version);
+}
+
+void Service::unsubscribe(std::uint64_t subscription) {
+  std::lock_guard lock(mutex_);
+  subscribers_.erase(subscription);
+}
+
+void Service::refresh(const Digest& problem) {
+  if (problem.empty()) {
+    replies_.forget_all();
+  } else {
+    replies_.forget(problem);
+  }
+  std::vector<std::uint64_t> concerned;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, subscriber] : subscribers_)
+      if (problem.empty() || subscriber.problem.key.problem == problem) concerned.push_back(id);
+  }
+  for (std::uint64_t id : concerned) tell(id);
+}
+
+Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Listener listener) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(Problem problem, understand(request.problem));
+  TuneSettings settings = this->settings();
+  if (request.evaluations > 0) settings.evaluations = request.evaluations;
+  if (request.seconds > 0) settings.seconds = request.seconds;
+  if (!request.strategy.empty()) settings.strategy = request.strategy;
+  settings.seed = request.seed;
+  return scheduler_.request(tune_key(problem), problem, settings, request.priority,
+                            std::move(listener));
+}
+
+Result<Service::ExportedFile> Service::export_lines() const {
+  std::ostringstream out;
+  ExportedFile exported;
+  TILEWRIGHT_ASSIGN_OR_RETURN(exported.lines, cache::export_lines(store_, out));
+  std::string text = std::move(out).str();
+  exported.bytes = text.size();
+  TILEWRIGHT_ASSIGN_OR_RETURN(exported.file,
+                              protocol::make_memory_file("tilewright-export", text));
+  return exported;
+}
+
+Result<std::size_t> Service::import_lines(const std::string& lines) {
+  std::istringstream in(lines);
+  TILEWRIGHT_ASSIGN_OR_RETURN(std::size_t items, cache::import_lines(store_, in, "import"));
+  refresh({});
+  return items;
+}
+
+protocol::Statistics Service::statistics() const {
+  protocol::Statistics statistics;
+  auto add = [&](const char* name, double value) { statistics.counters.push_back({name, value}); };
+  add("gets", double(counters_.gets));
+  add("memory_hits", double(counters_.memory_hits));
+  add("hits", double(counters_.hits));
+  add("fallbacks", double(counters_.fallbacks));
+  add("fallbacks_unverified", double(counters_.unverified_fallbacks));
+  add("joined", double(counters_.joined));
+  add("failures", double(counters_.failures));
+  add("lost_images", double(counters_.lost_images));
+  add("notifications", double(counters_.notifications));
+  SchedulerCounts tunes = scheduler_.counts();
+  add("tunes_waiting", double(tunes.waiting));
+  add("tunes_running", double(tunes.running));
+  add("tunes_finished", double(tunes.finished));
+  add("tunes_failed", double(tunes.failed));
+  add("tunes_interrupted", double(tunes.interrupted));
+  add("tunes_refused", double(tunes.refused));
+  ReplyCache::Size replies = replies_.size();
+  add("replies", double(replies.replies));
+  add("reply_bytes", double(replies.bytes));
+  if (auto store = store_.statistics()) {
+    add("records", double(store->records));
+    add("images", double(store->images));
+    add("trials", double(store->trials));
+    add("cache_bytes", double(store->bytes));
+    add("cache_cap_bytes", double(store->cap_bytes));
+    add("evicted_images", double(store->evicted_images));
+  }
+  return statistics;
+}
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,98 @@
+#include "daemon/socket_file.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "daemon/protocol/channel.h"
+
+namespace tilewright::daemon {
+namespace {
+
+tl::unexpected<Error> failed(const std::filesystem::path& path, std::string_view what) {
+  int error = errno;
+  return fail(error == EACCES || error == EPERM ? ErrorCode::kPermission : ErrorCode::kIo,
+              fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
+}
+
+/// Whoever may write to the folder may put a socket of his own there.
+Result<void> make_folder(const std::filesystem::path& folder, unsigned mode) {
+  std::error_code ignored;
+  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), ignored);
+  if (mkdir(folder.c_str(), mode) == 0) {
+    if (chmod(folder.c_str(), mode) != 0) return failed(folder, "chmod");
+  } else if (errno != EEXIST) {
+    return failed(folder, "mkdir");
+  }
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) return failed(folder, "stat");
+  if (!S_ISDIR(status.st_mode))
+    return fail(ErrorCode::kIo, fmt::format("{}: is no folder", folder.string()));
+  if (status.st_uid != geteuid()) {
+    return fail(ErrorCode::kPermission, fmt::format("{}: belongs to uid {}, expected {}",
+                                                    folder.string(), status.st_uid, geteuid()));
+  }
+  unsigned others = status.st_mode & 0022 & ~mode;
+  if (others != 0) {
+    return fail(ErrorCode::kPermission, fmt::format("{}: has mode {:04o}, expected {:04o}",
+                                                    folder.string(), status.st_mode & 0777, mode));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SocketFile> SocketFile::listen(const SocketConfig& config) {
+  SocketFile file;
+  std::filesystem::path path = config.path.empty() ? protocol::default_socket() : config.path;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof address.sun_path) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("socket path has {} bytes, expected at most {}: {}",
+                            path.native().size(), sizeof address.sun_path - 1, path.string()));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.native().size());
+  TILEWRIGHT_TRY(make_folder(path.parent_path(), config.directory_mode));
+  TILEWRIGHT_ASSIGN_OR_RETURN(
+      file.lock_,
+      cache::OwnerLock::take(path.string() + ".lock", fmt::format("socket {}", path.string())));
+  // The lock is ours, so whatever file is there was left by a daemon that is gone.
+  unlink(path.c_str());
+  file.socket_ = protocol::FileDescriptor(
+      socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!file.socket_) return failed(path, "socket");
+  if (bind(file.socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return failed(path, "bind");
+  file.path_ = path;
+  // The folder and the peer's credentials decide who may connect.
+  if (chmod(path.c_str(), config.allowed_uids.empty() ? 0600 : 0666) != 0)
+    return failed(path, "chmod");
+  if (::listen(file.socket_.get(), 128) != 0) return failed(path, "listen");
+  return file;
+}
+
+SocketFile::~SocketFile() {
+  if (socket_ && !path_.empty()) unlink(path_.c_str());
+}
+
+Result<void> check_peer(int socket, const SocketConfig& config) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return fail(ErrorCode::kIo, fmt::format("SO_PEERCRED: {}", std::strerror(errno)));
+  const auto& allowed = config.allowed_uids;
+  if (peer.uid == geteuid() || peer.uid == 0 ||
+      std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end())
+    return {};
+  return fail(ErrorCode::kPermission,
+              fmt::format("uid {} of process {} may not connect", peer.uid, peer.pid));
+}
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,38 @@
+/// The daemon's listening socket: a folder of the user's own, a lock that says who serves it, and a
+/// socket file that a dead daemon may have left behind.
+#pragma once
+
+#include <filesystem>
+
+#include "cache/owner_lock.h"
+#include "daemon/config.h"
+#include "daemon/protocol/memory_file.h"
+
+namespace tilewright::daemon {
+
+class SocketFile {
+ public:
+  /// Makes the folder with config.directory_mode if it is not there. Errors: kPermission when the
+  /// folder is somebody else's or writable by others, kBusy with the pid of the daemon that serves
+  /// it, kInvalidArgument (a path that is too long), kIo.
+  static Result<SocketFile> listen(const SocketConfig& config);
+
+  SocketFile(SocketFile&&) noexcept = default;
+  SocketFile& operator=(SocketFile&&) noexcept = default;
+  /// Removes the file.
+  ~SocketFile();
+
+  const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return socket_.get(); }
+
+ private:
+  SocketFile() = default;
+  std::filesystem::path path_;
+  cache::OwnerLock lock_;
+  protocol::FileDescriptor socket_;
+};
+
+/// May whoever is at the other end of `socket` talk to us? Errors: kPermission names the uid.
+Result<void> check_peer(int socket, const SocketConfig& config);
+
+}  // namespace tilewright::daemon

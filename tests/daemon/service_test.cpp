@@ -1,0 +1,305 @@
+#include "daemon/service.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <sstream>
+#include <thread>
+
+#include "daemon/protocol/image_bundle.h"
+#include "tests/daemon/fake_planner.h"
+
+namespace tilewright::daemon {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;         // NOLINT: the fakes of this folder
+using namespace cache::testing;  // NOLINT: and the samples of the cache's
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  ServiceTest() : store_(cache::memory_store()), planner_(*store_) { restart(); }
+  ~ServiceTest() override { planner_.open_gate(); }
+
+  void restart() {
+    service_.reset();
+    service_ = std::make_unique<Service>(config_, *store_, planner_);
+  }
+  Result<std::shared_ptr<const Reply>> get(const protocol::Problem& problem) {
+    if (auto reply = service_->find(problem)) return reply;
+    std::promise<Result<std::shared_ptr<const Reply>>> answer;
+    service_->get(problem, [&](auto reply) { answer.set_value(std::move(reply)); });
+    return answer.get_future().get();
+  }
+  protocol::Plan plan(const protocol::Problem& problem) {
+    auto reply = value_of(get(problem));
+    return std::get<protocol::Plan>(value_of(protocol::decode_body(reply->with_images)));
+  }
+  bool drain() { return service_->drain(5s); }
+  double counter(const std::string& name) {
+    for (const auto& counter : service_->statistics().counters)
+      if (counter.name == name) return counter.value;
+    return -1;
+  }
+
+  Config config_;
+  std::unique_ptr<cache::Store> store_;
+  FakePlanner planner_;
+  std::unique_ptr<Service> service_;
+};
+
+TEST_F(ServiceTest, AMissIsAnsweredWithAFallbackAndTuned) {
+  planner_.close_gate();
+  planner_.verified = false;
+  std::thread opener([&] {
+    while (planner_.fallbacks == 0) std::this_thread::sleep_for(1ms);
+    planner_.open_gate();
+  });
+  protocol::Plan first = plan(sample_problem(16));
+  opener.join();
+  EXPECT_EQ(first.source, protocol::Source::kFallback);
+  EXPECT_FALSE(first.verified);
+  EXPECT_EQ(first.groups, std::vector<std::string>{"pointwise safe"});
+  planner_.verified = true;
+  ASSERT_TRUE(drain());
+  protocol::Plan second = plan(sample_problem(16));
+  EXPECT_EQ(second.source, protocol::Source::kHit);
+  EXPECT_EQ(second.groups, std::vector<std::string>{"pointwise tuned"});
+  EXPECT_NE(second.plan_version, first.plan_version);
+  EXPECT_EQ(planner_.tunes, 1);
+  EXPECT_EQ(planner_.fallbacks, 1);
+  EXPECT_EQ(counter("fallbacks"), 1);
+  EXPECT_EQ(counter("fallbacks_unverified"), 1);
+}
+
+TEST_F(ServiceTest, AReplyCarriesPlansAndImages) {
+  auto reply = value_of(get(sample_problem(16)));
+  auto with = std::get<protocol::Plan>(value_of(protocol::decode_body(reply->with_images)));
+  auto without = std::get<protocol::Plan>(value_of(protocol::decode_body(reply->without_images)));
+  EXPECT_EQ(without.image_bytes, 0u);
+  EXPECT_EQ(with.image_bytes, reply->file_bytes);
+  EXPECT_EQ(with.images, (std::vector<Digest>{sample_digest(1), sample_digest(1001)}));
+  EXPECT_EQ(value_of(jit::unpack_plan(with.plan)).launches[0].image, sample_digest(1));
+  EXPECT_EQ(value_of(jit::unpack_plan(with.narrow)).launches[0].image, sample_digest(1001));
+  auto mapped = value_of(protocol::MappedFile::map(reply->file, reply->file_bytes));
+  auto images = value_of(protocol::unpack_images(mapped.bytes()));
+  ASSERT_EQ(images.size(), 2u);
+  EXPECT_EQ(images[0].cubin, sample_image(1).cubin);  // a real device's
+  EXPECT_EQ(images[0].ptx, "");
+}
+
+TEST_F(ServiceTest, TheSecondGetComesFromMemory) {
+  config_.tune.background = false;
+  auto first = value_of(get(sample_problem(16)));
+  EXPECT_EQ(value_of(get(sample_problem(16))), first);
+  EXPECT_EQ(counter("memory_hits"), 1);
+  EXPECT_EQ(planner_.fallbacks, 1);
+  EXPECT_EQ(planner_.tunes, 0);
+}
+
+TEST_F(ServiceTest, WhatWasTunedIsAHitAfterARestart) {
+  value_of(get(sample_problem(16)));
+  ASSERT_TRUE(drain());
+  restart();
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kHit);
+  EXPECT_EQ(planner_.fallbacks, 1);
+}
+
+TEST_F(ServiceTest, EqualProblemsInFlightAreWorkedOutOnce) {
+  config_.tune.background = false;
+  planner_.close_gate();
+  std::vector<std::thread> clients;
+  std::atomic<int> answered{0};
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&] {
+      if (get(sample_problem(16))) ++answered;
+    });
+  }
+  while (counter("joined") < 7) std::this_thread::sleep_for(1ms);
+  planner_.open_gate();
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(answered, 8);
+  EXPECT_EQ(planner_.fallbacks, 1);
+}
+
+TEST_F(ServiceTest, OtherNamesForTheSameProblemFindItsRecord) {
+  value_of(get(sample_problem(16)));
+  ASSERT_TRUE(drain());
+  protocol::Problem renamed = sample_problem(16);
+  for (char& letter : renamed.operator_text) {
+    if (letter == 'M') letter = 'T';
+    if (letter == 'x') letter = 'z';
+  }
+  for (int restarted = 0; restarted < 2; ++restarted) {
+    protocol::Plan found = plan(renamed);
+    EXPECT_EQ(found.source, protocol::Source::kHit);
+    EXPECT_EQ(value_of(jit::unpack_plan(found.plan)).dimensions, std::vector<std::string>{"M"});
+    restart();
+  }
+  // Another size of it joins the same record, under the record's names.
+  renamed.sizes = {32};
+  plan(renamed);
+  ASSERT_TRUE(drain());
+  auto record = *value_of(store_->get(cache::Key::of(sample_operator(), sample_device())));
+  EXPECT_EQ(record.entries.size(), 2u);
+  EXPECT_TRUE(record.find({{"M", 32}}));
+}
+
+TEST_F(ServiceTest, TheNearestEntryIsTheFallbacksSeed) {
+  value_of(get(sample_problem(16)));
+  ASSERT_TRUE(drain());
+  EXPECT_TRUE(planner_.last_nearest.empty());
+  EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kFallback);
+  EXPECT_EQ(planner_.last_nearest, std::vector<std::string>{"pointwise tuned"});
+}
+
+TEST_F(ServiceTest, ARecordWhoseImagesAreGoneIsAMiss) {
+  config_.tune.background = false;
+  cache::Record record;
+  record.key = cache::Key::of(sample_operator(), sample_device());
+  record.generator = planner_.generator();
+  record.entries = {sample_entry(1, 16, 16)};
+  must(store_->put(record));
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  EXPECT_EQ(planner_.last_nearest, record.entries[0].groups);
+  EXPECT_EQ(counter("lost_images"), 1);
+}
+
+TEST_F(ServiceTest, ARecordOfAnotherGeneratorIsAMiss) {
+  config_.tune.background = false;
+  cache::Record record;
+  record.key = cache::Key::of(sample_operator(), sample_device());
+  record.generator = sample_digest(-2);
+  record.entries = {sample_entry(1, 16, 16)};
+  must(store_->put(record));
+  for (int image : {1, 1001}) must(store_->put_image(sample_image(image)));
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  EXPECT_EQ(planner_.last_nearest, record.entries[0].groups);
+}
+
+TEST_F(ServiceTest, RequestsThatMakeNoSenseAreRefusedWithTheReason) {
+  auto with = [](auto change) {
+    protocol::Problem problem = sample_problem(16);
+    change(problem);
+    return problem;
+  };
+  struct Case {
+    protocol::Problem problem;
+    ErrorCode code;
+    std::string message;
+  };
+  std::string device = sample_device().key().hex();
+  for (const Case& c : {
+           Case{with([](auto& p) { p.sizes = {}; }), ErrorCode::kInvalidArgument,
+                "request has 0 sizes, expected 1: one per dynamic dimension of scale"},
+           Case{with([](auto& p) { p.sizes = {1, 2}; }), ErrorCode::kInvalidArgument,
+                "request has 2 sizes, expected 1: one per dynamic dimension of scale"},
+           Case{with([](auto& p) { p.sizes = {-1}; }), ErrorCode::kInvalidArgument,
+                "size of M is -1, expected at least 0"},
+           Case{with([](auto& p) { p.device = sample_digest(1); }), ErrorCode::kUnsupported,
+                "device is " + sample_digest(1).hex() + ", expected " + device +
+                    " (NVIDIA H200)"},
+       }) {
+    auto reply = get(c.problem);
+    ASSERT_FALSE(reply) << c.message;
+    EXPECT_EQ(reply.error().message, c.message);
+    EXPECT_EQ(reply.error().code, c.code);
+  }
+  for (std::string text : {"", "operator: [", "operator: x\n", "\xff\xfe\x00"}) {
+    auto reply = get({text, {1}, {}});
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(reply.error().message.rfind("request", 0), 0u) << reply.error().message;
+  }
+  EXPECT_EQ(planner_.fallbacks, 0);
+}
+
+TEST_F(ServiceTest, AFallbackThatFailsIsAnErrorAndIsTriedAgain) {
+  config_.tune.background = false;
+  planner_.fallback_error = Error{ErrorCode::kCompile, "no compiler", "log"};
+  auto reply = get(sample_problem(16));
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error(), *planner_.fallback_error);
+  planner_.fallback_error.reset();
+  EXPECT_TRUE(get(sample_problem(16)));
+}
+
+TEST_F(ServiceTest, SubscribersAreToldOfABetterPlanOnce) {
+  planner_.close_gate();
+  std::thread opener([&] {
+    while (planner_.fallbacks == 0) std::this_thread::sleep_for(1ms);
+    planner_.open_gate();
+  });
+  auto first = value_of(get(sample_problem(16)));
+  opener.join();
+  std::mutex mutex;
+  std::vector<std::uint64_t> told, other_told;
+  auto subscription = value_of(service_->subscribe(
+      {sample_problem(16), first->plan_version}, [&](std::uint64_t version) {
+        std::lock_guard lock(mutex);
+        told.push_back(version);
+      }));
+  value_of(service_->subscribe({sample_problem(99), 5}, [&](std::uint64_t version) {
+    other_told.push_back(version);
+  }));
+  service_->tell(subscription.id);  // what the session does; the tune may be over already
+  ASSERT_TRUE(drain());
+  auto second = value_of(get(sample_problem(16)));
+  EXPECT_EQ(told, std::vector<std::uint64_t>{second->plan_version});
+  EXPECT_TRUE(other_told.empty());
+
+  // Tuned once more, with another outcome.
+  value_of(service_->tune({sample_problem(16)}, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(told.size(), 2u);
+  service_->unsubscribe(subscription.id);
+  value_of(service_->tune({sample_problem(16)}, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(told.size(), 2u);
+}
+
+TEST_F(ServiceTest, ATuneUsesTheConfigurationWhereTheRequestIsSilent) {
+  config_.tune.evaluations = 33;
+  config_.tune.strategy = "exhaustive";
+  config_.tune.seconds = 4;
+  protocol::Tune request{sample_problem(16)};
+  value_of(service_->tune(request, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.last_settings.evaluations, 33);
+  EXPECT_EQ(planner_.last_settings.strategy, "exhaustive");
+  EXPECT_EQ(planner_.last_settings.seconds, 4);
+  request.evaluations = 5;
+  request.strategy = "random";
+  request.seconds = 6;
+  request.seed = 7;
+  value_of(service_->tune(request, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.last_settings.evaluations, 5);
+  EXPECT_EQ(planner_.last_settings.strategy, "random");
+  EXPECT_EQ(planner_.last_settings.seconds, 6);
+  EXPECT_EQ(planner_.last_settings.seed, 7u);
+}
+
+TEST_F(ServiceTest, ImportsAreServedAtOnceAndExportsComeBack) {
+  config_.tune.background = false;
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  auto other = cache::memory_store();
+  {
+    FakePlanner planner(*other);
+    Service service(config_, *other, planner);
+    value_of(service.tune({sample_problem(16)}, {nullptr, [](const auto&) {}}));
+    ASSERT_TRUE(service.drain(5s));
+  }
+  std::ostringstream lines;
+  ASSERT_TRUE(cache::export_lines(*other, lines));
+  EXPECT_EQ(value_of(service_->import_lines(lines.str())), 3u);
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kHit);
+  auto exported = value_of(service_->export_lines());
+  EXPECT_EQ(exported.lines, 4u);
+  EXPECT_EQ(value_of(protocol::MappedFile::map(exported.file, exported.bytes)).bytes(),
+            lines.str());
+  EXPECT_EQ(service_->import_lines("x").error().message, "import:1: line is not a JSON object");
+}
+
+}  // namespace
+}  // namespace tilewright::daemon
