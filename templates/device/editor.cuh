@@ -17,3 +17,6 @@ struct alignas(16) uint4 {
 };
 extern const __device__ uint3 threadIdx, blockIdx, blockDim, gridDim;
 __device__ void __syncthreads();
+
+// NVRTC evaluates a constexpr __device__ function anywhere; Clang does only if it is __host__, too.
+#pragma clang force_cuda_host_device begin
