@@ -28,6 +28,8 @@ TEST_F(Faulting, AFaultSurfacesAfterTheLaunchAndSticksUntilTheReset) {
   EXPECT_EQ(api().cuEventCreate(&event, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(api().cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
             CUDA_ERROR_ILLEGAL_ADDRESS);
+  jit::VirtualLaunch last;
+  EXPECT_EQ(driver->virtual_api()->tilewrightVgpuLastLaunch(&last), CUDA_ERROR_ILLEGAL_ADDRESS);
   int count = 0;
   EXPECT_EQ(api().cuDeviceGetCount(&count), CUDA_SUCCESS) << "the device is there still";
 

@@ -46,8 +46,10 @@ VGPU_API tilewrightVgpuSetDeadline(double seconds) {
 }
 
 VGPU_API tilewrightVgpuLastLaunch(VirtualLaunch* out) {
-  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
+    // The last launch did not finish: its fault, and not what was before it.
+    if (context.error != CUDA_SUCCESS) return context.error;
     if (!gpu.launched) return CUDA_ERROR_NOT_FOUND;
     *out = gpu.last_launch;
     return CUDA_SUCCESS;
