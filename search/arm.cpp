@@ -9,6 +9,9 @@
 namespace tilewright::search {
 namespace {
 
+/// Partitions that the cost model ranks; groups of worse ones come last.
+constexpr std::size_t kLiked = 64;
+
 Result<void> check_safe_config(const Space& space, const std::filesystem::path& file,
                                const templates::Config& safe) {
   std::vector<std::string> names;
@@ -83,16 +86,20 @@ Result<std::vector<Arm>> make_arms(const TuneRequest& request, const PartitionSp
       groups.push_back(&space.groups()[static_cast<std::size_t>(index)]);
     return groups;
   };
-  for (const Partition& partition : space.best(1, floor_of)) list(groups_of(partition));
+  const std::vector<Partition> liked = space.best(kLiked, floor_of);
+  list(groups_of(liked.front()));
   list(groups_of(space.unfused()));
+  const std::size_t needed_groups = order.size();
+  for (const Partition& partition : liked) list(groups_of(partition));
   std::vector<const Group*> all;
   for (const Group& group : space.groups()) all.push_back(&group);
   list(std::move(all));
 
   std::map<const templates::Family*, Space> loaded;
   std::vector<Arm> arms;
-  for (const Group* group : order)
-    for (const templates::Family* family : group->families) {
+  for (std::size_t i = 0; i < order.size(); ++i)
+    for (const templates::Family* family : order[i]->families) {
+      const Group* group = order[i];
       const std::filesystem::path file = spaces / (std::string(family->name()) + ".yaml");
       Arm arm;
       arm.op = std::make_shared<const templates::Operator>(group->op);
@@ -103,6 +110,7 @@ Result<std::vector<Arm>> make_arms(const TuneRequest& request, const PartitionSp
       arm.family = family;
       arm.safe = family->safe_config(group->op, arm.bindings);
       arm.floor_us = floor_of(*group);
+      arm.needed = i < needed_groups;
       if (!loaded.contains(family)) {
         TILEWRIGHT_ASSIGN_OR_RETURN(Space space_of_family, Space::load(file));
         if (space_of_family.family() != family->name())

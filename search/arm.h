@@ -21,6 +21,7 @@ struct Arm {
   const templates::Family* family = nullptr;
   templates::Config safe;
   double floor_us = 0;  ///< of the cost model
+  bool needed = false;  ///< of the partition that the cost model likes best, or of the unfused one
   std::unique_ptr<Strategy> strategy;
   bool exhausted = false;
 
@@ -42,7 +43,7 @@ struct Arm {
 
 /// One arm per distinct group and family that accepts it, ordered as evaluations should begin: first
 /// the groups of the partition that the cost model likes best, then those of the unfused one, then
-/// the rest; within each the most expensive first.
+/// of the others as the model likes them; within each the most expensive first.
 /// Errors: of the spaces (space.h), and of a safe config whose tunables are not those of its space.
 Result<std::vector<Arm>> make_arms(const TuneRequest& request, const PartitionSpace& space,
                                    const CostModel& model, const jit::DeviceInfo& device,

@@ -162,7 +162,6 @@ void PartitionSpace::find_groups(std::span<const templates::Family* const> famil
       }
       group.digest = templates::digest(group.op);
       group.families = std::move(verdict.families);
-      index_[set] = static_cast<int>(groups_.size());
       groups_.push_back(std::move(group));
     }
     next.clear();
@@ -203,9 +202,11 @@ std::vector<int> PartitionSpace::statements_of(std::uint64_t mask) const {
   return statements;
 }
 
-int PartitionSpace::group_of(std::uint64_t mask) const {
-  const auto found = index_.find(mask);
-  return found == index_.end() ? -1 : found->second;
+std::uint64_t PartitionSpace::bit_of(templates::ValueId value) const {
+  for (std::size_t node = 0; node < nodes_.size(); ++node)
+    if (op_.statements[static_cast<std::size_t>(nodes_[node])].result == value)
+      return bit(static_cast<int>(node));
+  return 0;  // a constant
 }
 
 Partition PartitionSpace::in_order(std::vector<int> groups) const {
@@ -230,37 +231,22 @@ Partition PartitionSpace::in_order(std::vector<int> groups) const {
 }
 
 Result<void> PartitionSpace::find_unfused() {
-  std::vector<std::uint64_t> set_of(nodes_.size());
-  for (std::size_t node = 0; node < nodes_.size(); ++node)
-    set_of[node] = bit(static_cast<int>(node));
-  const auto merge = [&](int a, int b) {
-    const std::uint64_t both =
-        set_of[static_cast<std::size_t>(a)] | set_of[static_cast<std::size_t>(b)];
-    if (group_of(both) < 0) return false;
-    each_bit(both, [&](int node) { set_of[static_cast<std::size_t>(node)] = both; });
-    return true;
+  // As many groups as there can be, but a cast alone counts for none, so that it goes with another
+  // statement; sooner with its maker than with a reader.
+  const auto cost = [&](const Group& group) {
+    double count = 0, apart = 0;
+    for (const int index : group.statements) {
+      const templates::Statement& statement = op_.statements[static_cast<std::size_t>(index)];
+      const templates::Statement* maker = op_.producer(statement.operands.front());
+      if (statement.op != templates::Op::kCast)
+        count = 1;
+      else if (maker != nullptr && (group.mask & bit_of(maker->result)) == 0)
+        apart += 1.0 / 64;
+    }
+    return apart - count;
   };
-  for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
-    const std::size_t i = static_cast<std::size_t>(node);
-    if (op_.statements[static_cast<std::size_t>(nodes_[i])].op != templates::Op::kCast) continue;
-    if (reads_[i] != 0 && merge(std::countr_zero(reads_[i]), node)) continue;
-    std::uint64_t readers = 0;
-    for (int other = 0; other < static_cast<int>(nodes_.size()); ++other)
-      if ((reads_[static_cast<std::size_t>(other)] & bit(node)) != 0) readers |= bit(other);
-    if (std::popcount(readers) == 1) merge(std::countr_zero(readers), node);
-  }
-  std::vector<int> groups;
-  bool legal = true;
-  for (const std::uint64_t set : std::set<std::uint64_t>(set_of.begin(), set_of.end())) {
-    groups.push_back(group_of(set));
-    legal = legal && groups.back() >= 0;
-  }
-  if (legal) unfused_ = in_order(groups);
-  if (!unfused_.empty()) return {};
-
-  const std::vector<Partition> most = best(1, [](const Group&) { return -1.0; });
-  if (!most.empty()) {
-    unfused_ = most.front();
+  if (std::vector<Partition> most = best(1, cost); !most.empty()) {
+    unfused_ = std::move(most.front());
     return {};
   }
   std::uint64_t covered = 0;

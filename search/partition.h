@@ -58,8 +58,8 @@ class PartitionSpace {
   const std::vector<IllegalFusion>& illegal() const { return illegal_; }
   bool truncated() const { return truncated_; }
 
-  /// Each statement a kernel; a cast goes with what makes its operand, or else with its only
-  /// reader. Where a family needs more than one statement: the legal partition of most groups.
+  /// The legal partition of most groups: each statement a kernel, where families allow it. A cast
+  /// alone counts for no group: it goes with what makes its operand, or else with a reader.
   const Partition& unfused() const { return unfused_; }
 
   /// The k partitions of least cost, best first, where the cost of a partition is the sum over its
@@ -80,16 +80,15 @@ class PartitionSpace {
   std::uint64_t outside_reads(std::uint64_t mask) const;
   bool convex(std::uint64_t mask) const;
   std::vector<int> statements_of(std::uint64_t mask) const;
-  int group_of(std::uint64_t mask) const;  ///< index into groups_, or -1
+  std::uint64_t bit_of(templates::ValueId value) const;  ///< of the node that makes it
   Partition in_order(std::vector<int> groups) const;
 
   templates::Operator op_;
-  std::vector<int> nodes_;              ///< the statements that are no constants
-  std::vector<std::uint64_t> reads_;    ///< by node: nodes whose results it reads
-  std::vector<std::uint64_t> behind_;   ///< by node: all that it depends on
-  std::vector<std::uint64_t> near_;     ///< by node: nodes that it shares a value with
-  std::vector<Group> groups_;           ///< smaller ones first
-  std::map<std::uint64_t, int> index_;  ///< mask to group
+  std::vector<int> nodes_;             ///< the statements that are no constants
+  std::vector<std::uint64_t> reads_;   ///< by node: nodes whose results it reads
+  std::vector<std::uint64_t> behind_;  ///< by node: all that it depends on
+  std::vector<std::uint64_t> near_;    ///< by node: nodes that it shares a value with
+  std::vector<Group> groups_;          ///< smaller ones first
   std::vector<IllegalFusion> illegal_;
   Partition unfused_;
   bool truncated_ = false;

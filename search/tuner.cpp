@@ -77,13 +77,17 @@ std::vector<ArmStanding> standings(const PartitionSpace& space, const std::vecto
   return result;
 }
 
-/// Spends the budget: every arm's safe config first, then rounds that go to the leaders.
+/// Spends the budget: safe configs first, then rounds that go to the leaders. Every arm gets its safe
+/// config as long as that takes no more than half of the budget: a small one is worth more as
+/// configs of the groups that the cost model likes than as one config of every group. The best and
+/// the unfused partition are always made possible.
 Result<void> spend(const TuneRequest& request, const PartitionSpace& space, std::vector<Arm>& arms,
                    CandidatePipeline& pipeline) {
   int left = request.budget.evaluations;
+  const std::size_t budget = static_cast<std::size_t>(left);
   std::vector<Arm*> order;
   for (Arm& arm : arms)
-    if (static_cast<int>(order.size()) < left) order.push_back(&arm);
+    if (order.size() < (arm.needed ? budget : budget / 2)) order.push_back(&arm);
   TILEWRIGHT_ASSIGN_OR_RETURN(int evaluated, pipeline.run(order));
   left -= evaluated;
   while (left > 0 && !pipeline.stopped()) {

@@ -25,7 +25,9 @@
 namespace tilewright::search {
 
 struct TuneBudget {
-  int evaluations = 64;  ///< candidates over all groups; failures and recalled trials consume it
+  /// Candidates over all groups; failures and recalled trials consume it. Half of it may go to one
+  /// safe config for every group, the rest goes to the groups of the leading partitions.
+  int evaluations = 64;
   /// 0: no limit. Candidates are started for three quarters of it; the rest is for the leaders.
   double seconds = 0;
 };
