@@ -57,7 +57,7 @@ struct VirtualLaunch {
 #define TILEWRIGHT_VIRTUAL_FUNCTIONS(apply)                                                   \
   apply(tilewrightVgpuDescribe) apply(tilewrightVgpuSampleBlocks) apply(tilewrightVgpuReport) \
   apply(tilewrightVgpuLastLaunch) apply(tilewrightVgpuExecutedBlocks)                         \
-  apply(tilewrightVgpuSetDeadline)
+  apply(tilewrightVgpuChooseBlocks) apply(tilewrightVgpuSetDeadline)
 // clang-format on
 
 extern "C" {
@@ -67,6 +67,9 @@ CUresult tilewrightVgpuDescribe(const char* yaml, const char* file);
 /// Launches of this process execute at most `blocks` blocks, corners first, the rest chosen from
 /// `seed`; 0: all of them. Counters and times are extrapolated to the grid.
 CUresult tilewrightVgpuSampleBlocks(std::uint64_t blocks, std::uint64_t seed);
+/// Launches of this process execute these blocks and no others: `count` linear indices (x fastest),
+/// ascending; those beyond a grid do not count. 0 blocks: as tilewrightVgpuSampleBlocks says.
+CUresult tilewrightVgpuChooseBlocks(const std::uint64_t* blocks, std::uint64_t count);
 /// Why the context is lost: its fault report; else why the last call failed, where there is more to
 /// say than its result does; else "". Valid as long as the library is loaded.
 const char* tilewrightVgpuReport();

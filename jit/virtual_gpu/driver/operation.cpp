@@ -78,6 +78,9 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   launch.parameters = kernel.parameters;
   launch.sample_blocks = gpu.sample_blocks;
   launch.seed = gpu.sample_seed;
+  const std::uint64_t blocks = std::uint64_t(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+  for (std::uint64_t block : gpu.chosen_blocks)
+    if (block < blocks) launch.chosen.push_back(block);
   launch.deadline_s = gpu.deadline_s;
   launch.threads = gpu.threads;
   const Outcome outcome = execute(*context.memory, launch);

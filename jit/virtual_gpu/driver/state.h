@@ -138,6 +138,7 @@ struct Gpu {
   std::unordered_map<CUgraphExec, std::unique_ptr<CUgraphExec_st>> graph_execs;
 
   std::uint64_t sample_blocks = 0, sample_seed = 1;
+  std::vector<std::uint64_t> chosen_blocks;  ///< ascending; empty: as sample_blocks says
   double deadline_s = 0;
   int threads = 1;
 

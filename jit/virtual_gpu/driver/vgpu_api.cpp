@@ -37,6 +37,15 @@ VGPU_API tilewrightVgpuSampleBlocks(std::uint64_t blocks, std::uint64_t seed) {
   });
 }
 
+VGPU_API tilewrightVgpuChooseBlocks(const std::uint64_t* blocks, std::uint64_t count) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (count > 0 && !blocks) return CUDA_ERROR_INVALID_VALUE;
+    if (!std::is_sorted(blocks, blocks + count)) return CUDA_ERROR_INVALID_VALUE;
+    gpu.chosen_blocks.assign(blocks, blocks + count);
+    return CUDA_SUCCESS;
+  });
+}
+
 VGPU_API tilewrightVgpuSetDeadline(double seconds) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (!(seconds >= 0)) return CUDA_ERROR_INVALID_VALUE;
