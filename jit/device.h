@@ -24,7 +24,7 @@ struct DeviceInfo {
   int registers_per_sm = 65536;
   int max_threads_per_sm = 2048;
   int max_blocks_per_sm = 32;
-  std::string mig_profile;  ///< empty without MIG
+  std::string mig_profile;     ///< empty without MIG
   std::string driver_version;  ///< evidence, not key
 
   /// What NVRTC compiles for on this device: the `a` form where there is one.
@@ -40,9 +40,9 @@ struct DeviceDescription {
   std::string id;      ///< file stem: "h200"
   std::string source;  ///< where the figures are from
   double clock_ghz = 0;
-  double dram_gbps = 0;          ///< 1e9 bytes per second
+  double dram_gbps = 0;  ///< 1e9 bytes per second
   double l2_gbps = 0;
-  double fp32_tflops = 0;        ///< FMA counted as two
+  double fp32_tflops = 0;                       ///< FMA counted as two
   std::map<std::string, double> tensor_tflops;  ///< by dtype name
   double shared_bytes_per_clock_per_sm = 128;
   double special_per_clock_per_sm = 16;  ///< exp2, rcp, rsqrt, ...

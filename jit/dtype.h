@@ -16,10 +16,10 @@ enum class DType : std::uint8_t {
   kBF16 = 3,
   kI32 = 4,
   kI8 = 5,
-  kI4 = 6,     ///< two per byte
-  kE4M3 = 7,   ///< fp8 with 4 exponent bits, no infinity
-  kE5M2 = 8,   ///< fp8 with 5 exponent bits
-  kBool = 9,   ///< the result of a comparison inside an operator; never stored
+  kI4 = 6,    ///< two per byte
+  kE4M3 = 7,  ///< fp8 with 4 exponent bits, no infinity
+  kE5M2 = 8,  ///< fp8 with 5 exponent bits
+  kBool = 9,  ///< the result of a comparison inside an operator; never stored
 };
 
 /// "f32", "f16", "bf16", "i32", "i8", "i4", "e4m3", "e5m2", "bool".

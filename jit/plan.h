@@ -61,8 +61,9 @@ struct PlanLaunch {
   std::array<int, 3> block{1, 1, 1};
   int dynamic_shared_bytes = 0;
   std::vector<PlanArgument> arguments;
-  /// Which part of which tensor a block writes: for sampled verification and for people. Empty for
-  /// a launch whose writes are not one tile per block (a split-k first pass).
+  /// Which part of which tensor a block writes: for sampled verification and for people. Of a launch
+  /// that writes scratch only (a split-k first pass): what its scratch is for, so that several
+  /// blocks have the same tile. Empty for a launch whose writes are not one tile per block.
   /// In variables block.x, block.y, block.z and the plan's: first row, rows, first column, columns
   /// of every output seen as [rows, columns] (all leading axes flattened), clipped to its extents.
   std::array<std::string, 4> tile;
@@ -80,8 +81,8 @@ struct Plan {
   std::vector<std::string> dimensions;  ///< the dynamic ones, in the operator's order
   std::vector<PlanTensor> tensors;
   std::vector<PlanLaunch> launches;
-  std::string workspace_bytes = "0";    ///< the workspace is aligned to 256 bytes
-  std::vector<std::string> legal;       ///< predicates that must hold; checked again at launch
+  std::string workspace_bytes = "0";  ///< the workspace is aligned to 256 bytes
+  std::vector<std::string> legal;     ///< predicates that must hold; checked again at launch
   std::map<std::string, DimensionRange> chosen_for;  ///< by dimension; where it was found best
 
   bool operator==(const Plan&) const = default;

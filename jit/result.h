@@ -65,17 +65,17 @@ Error with_context(Error error, std::string_view where);
 #define TILEWRIGHT_CONCAT(a, b) TILEWRIGHT_CONCAT_(a, b)
 
 /// TRY(expression): leaves the function with the error of a Result<void>.
-#define TILEWRIGHT_TRY(expression)                                       \
-  do {                                                                   \
-    if (auto try_result = (expression); !try_result)                     \
-      return ::tilewright::fail(std::move(try_result.error()));          \
+#define TILEWRIGHT_TRY(expression)                              \
+  do {                                                          \
+    if (auto try_result = (expression); !try_result)            \
+      return ::tilewright::fail(std::move(try_result.error())); \
   } while (false)
 
 /// ASSIGN_OR_RETURN(auto x, expression): x is the value, or the function is left with the error.
-#define TILEWRIGHT_ASSIGN_OR_RETURN(declaration, expression)                                \
-  auto TILEWRIGHT_CONCAT(result_, __LINE__) = (expression);                                 \
-  if (!TILEWRIGHT_CONCAT(result_, __LINE__))                                                \
-    return ::tilewright::fail(std::move(TILEWRIGHT_CONCAT(result_, __LINE__).error()));     \
+#define TILEWRIGHT_ASSIGN_OR_RETURN(declaration, expression)                            \
+  auto TILEWRIGHT_CONCAT(result_, __LINE__) = (expression);                             \
+  if (!TILEWRIGHT_CONCAT(result_, __LINE__))                                            \
+    return ::tilewright::fail(std::move(TILEWRIGHT_CONCAT(result_, __LINE__).error())); \
   declaration = std::move(*TILEWRIGHT_CONCAT(result_, __LINE__))
 
 }  // namespace tilewright

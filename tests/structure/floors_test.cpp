@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kRoot = TILEWRIGHT_SOURCE_DIR;
-const std::vector<std::string> kFloors = {"jit", "templates", "cache", "search", "daemon", "client"};
+const std::vector<std::string> kFloors = {"jit",    "templates", "cache",
+                                          "search", "daemon",    "client"};
 
 struct Include {
   std::string file, target;
@@ -62,17 +63,23 @@ TEST(Floors, WhatTheClientLibraryLinksIncludesNothingElse) {
   for (std::string part : {"templates/operator", "daemon/protocol"})
     for (const auto& include : includes_below(part)) {
       if (floor_of(include.target) < 0) continue;
-      EXPECT_TRUE(std::any_of(allowed.begin(), allowed.end(), [&](const std::string& prefix) {
-        return include.target.starts_with(prefix);
-      })) << include.file << ":" << include.line << " includes " << include.target;
+      EXPECT_TRUE(std::any_of(
+          allowed.begin(), allowed.end(),
+          [&](const std::string& prefix) { return include.target.starts_with(prefix); }))
+          << include.file << ":" << include.line << " includes " << include.target;
     }
 }
 
 TEST(Floors, TheTopLevelHoldsWhatTheArchitectureNames) {
-  const std::vector<std::string> named = {
-      "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "cache",  "check",
-      "client",         "cmake",             "configs", "daemon",    "docs",   "jit",
-      "quickstart",     "search",            "templates", "tests",   "build"};
+  const std::vector<std::string> named = {"CMakeLists.txt", "CMakePresets.json",
+                                          "LICENSE",        "README.md",
+                                          "cache",          "check",
+                                          "client",         "cmake",
+                                          "configs",        "daemon",
+                                          "docs",           "jit",
+                                          "quickstart",     "search",
+                                          "templates",      "tests",
+                                          "build"};
   for (const auto& entry : fs::directory_iterator(kRoot)) {
     auto name = entry.path().filename().string();
     if (name.starts_with(".") || name == "compile_commands.json") continue;
