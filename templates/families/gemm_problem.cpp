@@ -358,6 +358,7 @@ Result<jit::Plan> GemmWriter::plan() {
   };
   const std::int64_t split = tunable("split_k");
   jit::PlanLaunch launch;
+  launch.tile = tile();
   launch.kernel = kernel_;
   launch.grid = {grid(tunable("block_m"), tunable("block_n")), std::to_string(split), "1"};
   launch.block[0] = threads();
@@ -371,7 +372,6 @@ Result<jit::Plan> GemmWriter::plan() {
   if (split == 1) {
     add(launch, code_.plan_arguments());
     add(launch, code_.plan_dimensions());
-    launch.tile = tile();
     plan.launches.push_back(std::move(launch));
     return plan;
   }
