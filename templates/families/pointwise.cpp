@@ -25,8 +25,8 @@ Result<Shape> common_shape(const Operator& group) {
 class Pointwise final : public Family {
  public:
   Pointwise()
-      : rules_("pointwise", {"width", "items", "rows", "threads_x", "threads_y"},
-               {"in(width, 1, 2, 4, 8)", "items >= 1 && rows >= 1",
+      : rules_("pointwise", {"width", "items", "rows_per_thread", "threads_x", "threads_y"},
+               {"in(width, 1, 2, 4, 8)", "items >= 1 && rows_per_thread >= 1",
                 "threads_x >= 1 && threads_y >= 1", "threads_x * threads_y <= 1024",
                 "threads_x * threads_y % 32 == 0", "width * items <= 32"}) {}
 
@@ -59,7 +59,7 @@ class Pointwise final : public Family {
   }
 
   Config safe_config(const Operator&, const Bindings&) const override {
-    return {{"width", 4}, {"items", 1}, {"rows", 1}, {"threads_x", 64}, {"threads_y", 4}};
+    return {{"width", 4}, {"items", 1}, {"rows_per_thread", 1}, {"threads_x", 64}, {"threads_y", 4}};
   }
 
   Result<Generated> generate(const Operator& group, const Config& config,
@@ -76,7 +76,7 @@ class Pointwise final : public Family {
                               {"items", config.at("items") * config.at("width") / code.width}};
     const std::int64_t tile_columns =
         config.at("threads_x") * config.at("items") * config.at("width");
-    const std::int64_t tile_rows = config.at("threads_y") * config.at("rows");
+    const std::int64_t tile_rows = config.at("threads_y") * config.at("rows_per_thread");
     const int threads = static_cast<int>(config.at("threads_x") * config.at("threads_y"));
     const std::string kernel = Namer().unique(group.name + "_pointwise");
 

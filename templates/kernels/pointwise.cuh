@@ -9,28 +9,28 @@
 ///   store(row, at, results)    the outputs, rounded
 ///
 /// A block's threads form a grid of threads_x by threads_y; a thread owns `items` fragments of
-/// `width` columns in each of `rows` rows:
+/// `width` columns in each of `rows_per_thread` rows:
 ///
 ///              columns ->
 ///      rows    | t0 t1 ... tx | t0 t1 ... tx |     items = 2
 ///        |     | next threads_y row          |
-///        v     | rows of the second turn     |     rows = 2
+///        v     | rows of the second turn     |     rows_per_thread = 2
 #pragma once
 #include "device/math.cuh"
 
 namespace pointwise {
 
 struct Config {
-  int width = 4;       ///< columns per fragment: width * element size <= 16 bytes is one access
-  int items = 1;       ///< fragments of a row per thread
-  int rows = 1;        ///< rows per thread
-  int threads_x = 64;  ///< threads along a row
-  int threads_y = 2;   ///< rows that threads of a block work on at a time
+  int width = 4;            ///< columns per fragment: width * element size <= 16 is one access
+  int items = 1;            ///< fragments of a row per thread
+  int rows_per_thread = 1;  ///< rows that a thread works on, one after the other
+  int threads_x = 64;       ///< threads along a row
+  int threads_y = 2;        ///< rows that the threads of a block work on at a time
 };
 
 __device__ constexpr int threads(Config c) { return c.threads_x * c.threads_y; }
 __device__ constexpr int tile_columns(Config c) { return c.threads_x * c.items * c.width; }
-__device__ constexpr int tile_rows(Config c) { return c.threads_y * c.rows; }
+__device__ constexpr int tile_rows(Config c) { return c.threads_y * c.rows_per_thread; }
 
 /// Grid: ceil(rows / tile_rows) * ceil(columns / tile_columns) blocks of threads(kC) threads.
 template <Config kC, typename Visitor>
@@ -54,7 +54,7 @@ __device__ void run(const Visitor& visitor, index rows, int columns) {
   }
 
 #pragma unroll 1
-  for (int r = 0; r < kC.rows; ++r) {
+  for (int r = 0; r < kC.rows_per_thread; ++r) {
     index row = index(block_row) * tile_rows(kC) + r * kC.threads_y + thread_y;
     if (row >= rows) break;
     auto here = visitor.begin_row(row);
