@@ -64,7 +64,7 @@ struct KernelInfo {
   int parameter_bytes = 0;
   int static_shared_bytes = 0;
   int local_bytes = 0;
-  int max_threads = 1024;  ///< .maxntid / .reqntid
+  int max_threads = 1024;          ///< .maxntid / .reqntid
   jit::KernelResources resources;  ///< from the PTX's resource comment; estimated without one
 };
 
@@ -77,6 +77,12 @@ class Program {
 
   virtual const KernelInfo* find(std::string_view kernel) const = 0;
   virtual std::vector<std::string> kernels() const = 0;
+
+  /// A module-scope variable in global or constant memory.
+  struct Variable {
+    std::uint64_t address = 0, bytes = 0;
+  };
+  virtual std::optional<Variable> variable(std::string_view name) const = 0;
 };
 
 /// Of the blocks executed (not extrapolated).
@@ -85,9 +91,10 @@ struct Counters {
   std::uint64_t warp_instructions = 0;
   std::uint64_t fma_warps = 0;      ///< f32 add, mul, fma; f16x2 and bf16x2 likewise
   std::uint64_t integer_warps = 0;  ///< integer, logic, conversion, predicate
-  std::uint64_t special_warps = 0;  ///< ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh (16 lanes a clock)
+  std::uint64_t special_warps =
+      0;  ///< ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh (16 lanes a clock)
   std::uint64_t f64_warps = 0;
-  std::uint64_t memory_warps = 0;   ///< loads, stores, atomics of any space
+  std::uint64_t memory_warps = 0;                     ///< loads, stores, atomics of any space
   std::uint64_t global_loads = 0, global_stores = 0;  ///< warp-wide requests
   std::uint64_t global_load_sectors = 0, global_store_sectors = 0;  ///< of 32 bytes, per request
   std::uint64_t global_load_bytes = 0, global_store_bytes = 0;      ///< asked for by lanes
@@ -107,9 +114,10 @@ struct Launch {
   std::vector<std::byte> parameters;  ///< laid out as KernelInfo::parameters says
   std::uint64_t sample_blocks = 0;    ///< 0: all; else corners first, then chosen from `seed`
   std::uint64_t seed = 1;
-  double deadline_s = 0;  ///< host seconds; 0: none
-  int threads = 1;        ///< host threads that blocks are spread over
-  bool count = true;      ///< counters (sectors, wavefronts, ...) are kept
+  std::vector<std::uint64_t> chosen;  ///< not empty: these blocks alone, ascending linear indices
+  double deadline_s = 0;              ///< host seconds; 0: none
+  int threads = 1;                    ///< host threads that blocks are spread over
+  bool count = true;                  ///< counters (sectors, wavefronts, ...) are kept
 };
 
 struct Outcome {

@@ -1,0 +1,21 @@
+/// Families of handlers that are built once: control, exchange between lanes, and whatever is too
+/// rare in kernels to deserve a build per level. Null for forms that a family does not have.
+#pragma once
+
+#include "jit/virtual_gpu/program/code.h"
+
+namespace tilewright::vgpu {
+
+Handler select_control(const Form& form);
+Handler select_barrier(const Form& form);
+Handler select_lanes(const Form& form);
+Handler select_atomic(const Form& form);
+Handler select_parameter(const Form& form);
+Handler select_async_copy(const Form& form);
+Handler select_rare_bits(const Form& form);
+Handler select_rare_integer(const Form& form);
+Handler select_rare_float(const Form& form);
+Handler select_rare_compare(const Form& form);
+Handler select_rare_convert(const Form& form);
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,30 @@
+#include "jit/virtual_gpu/execute/common/families.h"
+#include "jit/virtual_gpu/execute/level.h"
+
+namespace tilewright::vgpu {
+
+Handler select_common(const Form& form) {
+  constexpr Handler (*kFamilies[])(const Form&) = {
+      select_control,    select_barrier,      select_lanes,        select_atomic,
+      select_parameter,  select_async_copy,   select_rare_bits,    select_rare_integer,
+      select_rare_float, select_rare_compare, select_rare_convert,
+  };
+  for (auto* family : kFamilies)
+    if (Handler handler = family(form)) return handler;
+  return nullptr;
+}
+
+bool supported(const Level& level) {
+  if (&level == &level_v4()) return __builtin_cpu_supports("x86-64-v4") != 0;
+  if (&level == &level_v3()) return __builtin_cpu_supports("x86-64-v3") != 0;
+  return true;
+}
+
+const Level& best_level() {
+  static const Level& best = supported(level_v4())   ? level_v4()
+                             : supported(level_v3()) ? level_v3()
+                                                     : level_v2();
+  return best;
+}
+
+}  // namespace tilewright::vgpu

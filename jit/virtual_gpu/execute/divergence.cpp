@@ -1,0 +1,126 @@
+// Splits of a warp: how they part, meet again and end. See Split in state.h.
+#include <cassert>
+
+#include "jit/virtual_gpu/execute/runtime.h"
+#include "jit/virtual_gpu/execute/worker.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+int new_split(Warp& warp) {
+  for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
+    if (warp.splits[i].state == Split::State::kFree) return i;
+  assert(false && "a warp has fewer splits than lanes and joins");
+  return 0;
+}
+
+/// The next split of the warp that can go on, or null: it stops for now.
+const Step* next_ready(Warp& warp) {
+  bool waiting = false;
+  for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i) {
+    Split& split = warp.splits[i];
+    if (split.state == Split::State::kReady) return activate(warp, i);
+    waiting |= split.state != Split::State::kFree;
+  }
+  warp.current = -1;
+  warp.mask = 0;
+  warp.status = waiting ? WarpStatus::kBlocked : WarpStatus::kDone;
+  return nullptr;
+}
+
+/// A part of the join `parent` has come in or ended. Returns the join if it may go on now.
+int settle(Warp& warp, int parent) {
+  while (parent >= 0) {
+    Split& join = warp.splits[parent];
+    if (--join.pending > 0) return -1;
+    join.mask &= warp.live;
+    if (join.mask != 0) {
+      join.state = Split::State::kReady;
+      return parent;
+    }
+    // All of its lanes exited on the way.
+    int next = join.parent;
+    join.state = Split::State::kFree;
+    parent = next;
+  }
+  return -1;
+}
+
+}  // namespace
+
+const Step* activate(Warp& warp, int index) {
+  Split& split = warp.splits[index];
+  warp.current = static_cast<std::int16_t>(index);
+  warp.mask = split.mask;
+  warp.full = warp.mask == warp.live;
+  warp.reconverge = split.reconverge;
+  warp.status = WarpStatus::kReady;
+  return split.pc;
+}
+
+const Step* diverge(Warp& warp, std::uint32_t taken, const Step* target, const Step* next,
+                    const Step* reconverge) {
+  std::uint32_t others = warp.mask & ~taken;
+  Split& current = warp.splits[warp.current];
+  int parent;
+  if (reconverge == warp.reconverge) {
+    // The parts join where this split was to join anyway.
+    parent = current.parent;
+    current.state = Split::State::kFree;
+    if (parent >= 0) --warp.splits[parent].pending;
+  } else {
+    parent = warp.current;
+    current.state = Split::State::kJoin;
+    current.pc = reconverge;
+    current.mask = 0;
+    current.pending = 0;
+  }
+  int last = -1;
+  auto part = [&](std::uint32_t mask, const Step* pc) {
+    if (pc == reconverge && parent >= 0) {
+      warp.splits[parent].mask |= mask;
+      return;
+    }
+    int index = new_split(warp);
+    Split& split = warp.splits[index];
+    split = Split{};
+    split.state = Split::State::kReady;
+    split.parent = static_cast<std::int16_t>(parent);
+    split.mask = mask;
+    split.pc = pc;
+    split.reconverge = reconverge;
+    if (parent >= 0) ++warp.splits[parent].pending;
+    last = index;
+  };
+  part(taken, target);
+  part(others, next);
+  assert(last >= 0);
+  return activate(warp, last);
+}
+
+const Step* join(const Step* step, Warp& warp) {
+  Split& split = warp.splits[warp.current];
+  int parent = split.parent;
+  std::uint32_t mask = warp.mask;
+  split.state = Split::State::kFree;
+  assert(parent >= 0);
+  warp.splits[parent].mask |= mask;
+  warp.splits[parent].pc = step;
+  if (int ready = settle(warp, parent); ready >= 0) return activate(warp, ready);
+  return next_ready(warp);
+}
+
+const Step* leave(Warp& warp) {
+  warp.live &= ~warp.mask;
+  Split& split = warp.splits[warp.current];
+  int parent = split.parent;
+  split.state = Split::State::kFree;
+  int ready = settle(warp, parent);
+  open_barriers(*warp.worker);  // the rest of the block may have waited for these lanes only
+  if (ready >= 0) return activate(warp, ready);
+  return next_ready(warp);
+}
+
+const Step* stop_split(Warp& warp) { return next_ready(warp); }
+
+}  // namespace tilewright::vgpu

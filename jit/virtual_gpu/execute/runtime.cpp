@@ -1,0 +1,287 @@
+#include "jit/virtual_gpu/execute/runtime.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+
+#include "jit/virtual_gpu/execute/worker.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+const Site& site_of(const Step* step, const Warp& warp) { return warp.code->sites[step->site]; }
+
+std::string_view name_of(Space space) {
+  switch (space) {
+    case Space::kGlobal:
+      return "global";
+    case Space::kShared:
+      return "shared";
+    case Space::kLocal:
+      return "local";
+    case Space::kConst:
+      return "constant";
+    case Space::kParam:
+      return "parameter";
+    default:
+      return "generic";
+  }
+}
+
+/// [address, address + bytes) within [base, base + size), without overflow.
+bool within(std::uint64_t address, std::uint64_t bytes, std::uint64_t base, std::uint64_t size) {
+  return address >= base && address - base <= size && bytes <= size - (address - base);
+}
+
+std::byte* translate(const Step* step, Warp& warp, int lane, std::uint64_t address) {
+  const Site& site = site_of(step, warp);
+  const LaunchContext& context = warp.worker->context;
+  Space space = site.space;
+  if (space == Space::kGeneric) {
+    auto window = [&](std::uint64_t base) { return within(address, 1, base, kWindowBytes); };
+    if (window(kSharedWindow)) {
+      space = Space::kShared;
+      address -= kSharedWindow;
+    } else if (window(kLocalWindow)) {
+      space = Space::kLocal;
+      address -= kLocalWindow;
+    } else if (window(kParamWindow)) {
+      space = Space::kParam;
+      address -= kParamWindow;
+    }
+  }
+  switch (space) {
+    case Space::kShared:
+      if (!within(address, site.bytes, kSharedBase, warp.shared_end - kSharedBase)) return nullptr;
+      return warp.shared + address;
+    case Space::kLocal: {
+      auto size = static_cast<std::uint64_t>(warp.code->info.local_bytes);
+      if (!within(address, site.bytes, kLocalBase, size)) return nullptr;
+      return local_memory(warp, lane) + (address - kLocalBase);
+    }
+    case Space::kParam: {
+      auto size = static_cast<std::uint64_t>(warp.code->info.parameter_bytes);
+      if (site.store || !within(address, site.bytes, kParamBase, size)) return nullptr;
+      return const_cast<std::byte*>(context.parameters) + address;
+    }
+    default:
+      if (holding(*context.table, address, site.bytes) == nullptr) return nullptr;
+      return reinterpret_cast<std::byte*>(address + context.global_delta);
+  }
+}
+
+/// Element of an atomic that is to be aligned as such: a vector's elements are updated one by one.
+std::uint64_t alignment_of(const Site& site) { return site.bytes; }
+
+}  // namespace
+
+bool resolve(const Step* step, Warp& warp, const std::uint64_t* addresses, std::uint32_t mask,
+             std::byte** hosts) {
+  const Site& site = site_of(step, warp);
+  for (; mask != 0; mask &= mask - 1) {
+    int lane = std::countr_zero(mask);
+    std::uint64_t address = addresses[lane];
+    auto what = [&] {
+      return fmt::format("{} {} bytes of {} memory",
+                         site.atomic  ? "atomic access to"
+                         : site.store ? "write of"
+                                      : "read of",
+                         site.bytes, name_of(site.space));
+    };
+    if (address % alignment_of(site) != 0) {
+      fault(step, warp, FaultKind::kMisaligned, lane, address, what().c_str());
+      return false;
+    }
+    hosts[lane] = translate(step, warp, lane, address);
+    if (hosts[lane] == nullptr) {
+      fault(step, warp, FaultKind::kOutOfBounds, lane, address, what().c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
+bool refill(const Step* step, Warp& warp, std::uint64_t first, std::uint64_t last) {
+  const Allocation* found = holding(*warp.worker->context.table, first, 1);
+  if (found == nullptr || last >= found->end || site_of(step, warp).bytes > found->end - last)
+    return false;
+  warp.ranges[step->site] = {found->begin, found->end};
+  return true;
+}
+
+const Step* fault(const Step* step, Warp& warp, FaultKind kind, int lane, std::uint64_t address,
+                  const char* what) {
+  Worker& worker = *warp.worker;
+  warp.status = WarpStatus::kFaulted;
+  if (worker.fault) return nullptr;
+  Fault fault;
+  fault.kind = kind;
+  fault.kernel = warp.code->info.name;
+  auto index = static_cast<std::size_t>(step - warp.code->steps.data());
+  fault.ptx_line = warp.code->lines[index];
+  fault.block = worker.block.index;
+  const auto& shape = worker.context.launch->block;
+  auto thread = static_cast<unsigned>(warp.index * kLanes + lane);
+  fault.thread = {thread % shape[0], thread / shape[0] % shape[1], thread / shape[0] / shape[1]};
+  fault.address = address;
+  fault.report = describe(fault, *warp.code, step, what, *worker.context.table);
+  worker.fault = std::move(fault);
+  return nullptr;
+}
+
+std::string describe(const Fault& fault, const Code& code, const Step* step, std::string_view what,
+                     const AllocationTable& table) {
+  std::string_view kind = "";
+  bool addressed = false, global = false;
+  switch (fault.kind) {
+    case FaultKind::kOutOfBounds:
+      kind = "out-of-bounds ";
+      addressed = true;
+      break;
+    case FaultKind::kMisaligned:
+      kind = "misaligned ";
+      addressed = true;
+      break;
+    case FaultKind::kIllegalInstruction:
+      kind = "illegal instruction: ";
+      break;
+    case FaultKind::kTimeout:
+      kind = "timeout: ";
+      break;
+    case FaultKind::kBarrier:
+      kind = "barrier: ";
+      break;
+    case FaultKind::kTrap:
+      break;
+  }
+  std::string report = fmt::format("kernel {}: {}{}", fault.kernel, kind, what);
+  if (addressed) report += fmt::format(" at {:#x}", fault.address);
+  if (step != nullptr) {
+    auto index = static_cast<std::size_t>(step - code.steps.data());
+    report += fmt::format("\n  ptx line {}: {}", code.lines[index], code.texts[index]);
+    if (const Site* site = &code.sites.data()[step->site]; addressed && !code.sites.empty())
+      global = site->space == Space::kGlobal || site->space == Space::kGeneric ||
+               site->space == Space::kConst;
+  }
+  report +=
+      fmt::format("\n  block ({}, {}, {}), thread ({}, {}, {})", fault.block[0], fault.block[1],
+                  fault.block[2], fault.thread[0], fault.thread[1], fault.thread[2]);
+  if (fault.kind != FaultKind::kOutOfBounds || !global) return report;
+  const Allocation* near = nearest(table, fault.address);
+  if (near == nullptr) return report + "\n  nothing is allocated";
+  std::string where;
+  if (fault.address >= near->end)
+    where = fmt::format("{} bytes past the end", fault.address - near->end);
+  else if (fault.address < near->begin)
+    where = fmt::format("{} bytes before the beginning", near->begin - fault.address);
+  else
+    where = fmt::format("{} bytes before the end", near->end - fault.address);
+  report += fmt::format("\n  {} of the nearest allocation, {} bytes at {:#x}", where,
+                        near->end - near->begin, near->begin);
+  return report;
+}
+
+// Counters -----------------------------------------------------------------------------------------
+
+namespace {
+
+/// Wavefronts of one request: in each phase as many as the busiest of the 32 banks has different
+/// words. Accesses of 8 and 16 bytes go in two and four phases.
+std::uint64_t shared_wavefronts(const std::uint64_t* addresses, std::uint32_t mask, int bytes) {
+  int phases = bytes <= 4 ? 1 : bytes / 4;
+  int lanes_per_phase = kLanes / phases;
+  int words_per_lane = bytes <= 4 ? 1 : bytes / 4;
+  std::uint64_t total = 0;
+  for (int phase = 0; phase < phases; ++phase) {
+    std::array<std::uint64_t, kLanes> words{};
+    int count = 0;
+    for (int i = phase * lanes_per_phase; i < (phase + 1) * lanes_per_phase; ++i) {
+      if ((mask >> i & 1) == 0) continue;
+      for (int k = 0; k < words_per_lane; ++k) {
+        std::uint64_t word = addresses[i] / 4 + static_cast<std::uint64_t>(k);
+        bool known = false;
+        for (int j = 0; j < count && !known; ++j)
+          known = words[static_cast<std::size_t>(j)] == word;
+        if (!known) words[static_cast<std::size_t>(count++)] = word;
+      }
+    }
+    std::array<std::uint8_t, 32> banks{};
+    std::uint8_t most = 0;
+    for (int j = 0; j < count; ++j)
+      most = std::max(most, ++banks[words[static_cast<std::size_t>(j)] % 32]);
+    total += most;
+  }
+  return std::max<std::uint64_t>(total, 1);
+}
+
+/// Calls f with each different sector of the request once.
+template <class F>
+void for_sectors(const std::uint64_t* addresses, std::uint32_t mask, int bytes, F&& f) {
+  std::array<std::uint64_t, kLanes * 4> seen{};
+  int count = 0;
+  for (; mask != 0; mask &= mask - 1) {
+    std::uint64_t address = addresses[std::countr_zero(mask)];
+    for (std::uint64_t sector = address / 32;
+         sector <= (address + static_cast<unsigned>(bytes) - 1) / 32; ++sector) {
+      bool known = false;
+      for (int j = count; j-- > 0 && !known;) known = seen[static_cast<std::size_t>(j)] == sector;
+      if (known || count == static_cast<int>(seen.size())) continue;
+      seen[static_cast<std::size_t>(count++)] = sector;
+      f(sector * 32);
+    }
+  }
+}
+
+}  // namespace
+
+void count_request(const Step* step, Warp& warp, const std::uint64_t* addresses,
+                   std::uint32_t mask) {
+  if (mask == 0) return;
+  const Site& site = site_of(step, warp);
+  Worker& worker = *warp.worker;
+  Counters& counters = worker.counters;
+  if (site.atomic) ++counters.atomics;
+  Space space = site.space;
+  std::uint64_t base = 0;
+  std::uint64_t first = addresses[std::countr_zero(mask)];
+  if (space == Space::kGeneric) {
+    if (within(first, 1, kSharedWindow, kWindowBytes)) {
+      space = Space::kShared;
+      base = kSharedWindow;
+    } else if (within(first, 1, kLocalWindow, kWindowBytes)) {
+      space = Space::kLocal;
+    } else if (within(first, 1, kParamWindow, kWindowBytes)) {
+      space = Space::kParam;
+    }
+  }
+  switch (space) {
+    case Space::kShared: {
+      std::uint64_t offsets[kLanes];
+      for (int i = 0; i < kLanes; ++i) offsets[i] = addresses[i] - base;
+      ++counters.shared_requests;
+      counters.shared_wavefronts += shared_wavefronts(offsets, mask, site.bytes);
+      return;
+    }
+    case Space::kLocal:
+      ++counters.local_requests;
+      return;
+    case Space::kParam:
+      return;
+    default:
+      break;
+  }
+  auto bytes = static_cast<std::uint64_t>(std::popcount(mask)) * site.bytes;
+  bool store = site.store;
+  (store ? counters.global_stores : counters.global_loads) += 1;
+  (store ? counters.global_store_bytes : counters.global_load_bytes) += bytes;
+  auto& sectors = store ? counters.global_store_sectors : counters.global_load_sectors;
+  auto& distinct = store ? worker.store_sectors : worker.load_sectors;
+  for_sectors(addresses, mask, site.bytes, [&](std::uint64_t address) {
+    ++sectors;
+    // Addresses that are not valid fault a moment later; they must not make bitmaps.
+    distinct.add(address);
+  });
+}
+
+}  // namespace tilewright::vgpu

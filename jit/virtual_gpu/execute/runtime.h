@@ -1,0 +1,41 @@
+/// What handlers ask of the machine: translation of addresses, faults, divergence, counters. Built
+/// once, called from the builds of every level: declarations only.
+#pragma once
+
+#include <cstdint>
+
+#include "jit/virtual_gpu/execute/state.h"
+#include "jit/virtual_gpu/machine.h"
+
+namespace tilewright::vgpu {
+
+/// Host addresses of the lanes in `mask`, which access `addresses[lane]` in the site's space. False:
+/// a lane's access is not valid, the warp has faulted.
+bool resolve(const Step* step, Warp& warp, const std::uint64_t* addresses, std::uint32_t mask,
+             std::byte** hosts);
+
+/// Makes the site's range the allocation that holds [first, last + bytes of the site); false if
+/// there is none.
+bool refill(const Step* step, Warp& warp, std::uint64_t first, std::uint64_t last);
+
+/// Counts one request of the site. Called only while warp.counting.
+void count_request(const Step* step, Warp& warp, const std::uint64_t* addresses,
+                   std::uint32_t mask);
+
+/// Stops the launch; returns null, for the handler to return.
+const Step* fault(const Step* step, Warp& warp, FaultKind kind, int lane, std::uint64_t address,
+                  const char* what);
+
+/// Lanes of the current split part: those in `taken` go to `target`, the others to `next`.
+const Step* diverge(Warp& warp, std::uint32_t taken, const Step* target, const Step* next,
+                    const Step* reconverge);
+/// The current split has reached the place where it joins its parent.
+const Step* join(const Step* step, Warp& warp);
+/// The active lanes are done.
+const Step* leave(Warp& warp);
+/// The current split waits (its state, pc and mask are set); returns where another goes on, or null.
+const Step* stop_split(Warp& warp);
+/// Makes the lanes of `split` the active ones; returns where they go on.
+const Step* activate(Warp& warp, int split);
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,70 @@
+/// What runs: warps of a block, on a worker (a host thread). Plain data, since handlers built for
+/// several instruction sets share it: nothing here may have an inline function that could be
+/// emitted out of line (the linker would keep one build of it for all).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "jit/virtual_gpu/program/code.h"
+
+namespace tilewright::vgpu {
+
+inline constexpr int kLanes = 32;
+inline constexpr int kBarriers = 16;
+inline constexpr int kMaxWarps = 32;
+
+struct Worker;
+struct Block;
+
+enum class WarpStatus : std::uint8_t { kReady, kBlocked, kYielded, kDone, kFaulted };
+
+/// A group of lanes of a warp that run together. Divergence splits it: the split waits at the
+/// branch's immediate post-dominator as a *join*, while its parts run there.
+struct Split {
+  enum class State : std::uint8_t { kFree, kReady, kBarrier, kWarpSync, kJoin };
+  State state = State::kFree;
+  std::int8_t barrier = -1;  ///< that it waits at
+  bool passed = false;       ///< the barrier has opened: the step is executed again to go on
+  std::int16_t parent = -1;  ///< join that it goes to
+  std::int16_t pending = 0;  ///< of a join: parts that are under way
+  std::uint32_t mask = 0;    ///< lanes; of a join: those that have arrived
+  std::uint32_t wanted = 0;  ///< kWarpSync: lanes it waits for
+  std::uint32_t result = 0;  ///< of bar.red
+  const Step* pc = nullptr;
+  const Step* reconverge = nullptr;  ///< where it joins its parent; null: at exit
+};
+
+struct Warp {
+  std::byte* registers = nullptr;
+  std::uint32_t mask = 0;  ///< lanes of the split that runs
+  std::uint32_t live = 0;  ///< lanes that have not exited
+  bool full = false;       ///< mask == live: a handler may write all 32 lanes
+  bool counting = false;
+  WarpStatus status = WarpStatus::kReady;
+  std::int16_t current = 0;          ///< split
+  std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked
+  const Step* reconverge = nullptr;  ///< of the current split
+  std::uint64_t* block_counts = nullptr;
+  Worker* worker = nullptr;
+  Block* block = nullptr;
+  const Code* code = nullptr;
+  int index = 0;                 ///< in its block
+  std::uint32_t carry = 0;       ///< condition code register, a bit per lane
+  std::byte* shared = nullptr;   ///< host address of shared address 0 (which is not valid)
+  std::uint32_t shared_end = 0;  ///< one past the last valid shared address
+  std::uintptr_t global_delta = 0;
+  struct Range* ranges = nullptr;  ///< per site: the allocation that it met last
+  const std::byte* parameters = nullptr;
+  Split splits[kLanes * 2 + 2];
+};
+
+/// Of device addresses; at first one that holds nothing.
+struct Range {
+  std::uint64_t begin = ~std::uint64_t{0}, end = ~std::uint64_t{0};
+};
+
+/// The mask of a launch's whole warp is all ones unless the block has a ragged last warp.
+inline constexpr std::uint32_t kAllLanes = 0xffffffffu;
+
+}  // namespace tilewright::vgpu

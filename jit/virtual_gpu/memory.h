@@ -1,0 +1,63 @@
+/// Device memory as one reserved range of host memory: host address = device address + delta, so
+/// translation is an addition. The table of allocations says which of it is valid.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "jit/virtual_gpu/machine.h"
+
+namespace tilewright::vgpu {
+
+/// Bit 47 is set and the bits above are not: no x86-64 host has such an address.
+inline constexpr std::uint64_t kArenaBase = 0x0000'9000'0000'0000;
+inline constexpr std::uint64_t kAllocationAlignment = 512;
+
+struct Allocation {
+  std::uint64_t begin = 0, end = 0;  ///< device addresses, [begin, end)
+};
+
+/// The live allocations at one moment, sorted. What a launch checks its accesses against.
+using AllocationTable = std::vector<Allocation>;
+
+/// The allocation that holds `address`, else the closest one; null if there is none at all.
+const Allocation* nearest(const AllocationTable& table, std::uint64_t address);
+/// The allocation that holds all of [address, address + bytes), or null.
+const Allocation* holding(const AllocationTable& table, std::uint64_t address, std::uint64_t bytes);
+
+class Arena final : public Memory {
+ public:
+  explicit Arena(std::uint64_t capacity_bytes);
+  ~Arena() override;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  Result<std::uint64_t> allocate(std::uint64_t bytes) override;
+  Result<void> free(std::uint64_t address) override;
+  void* at(std::uint64_t address, std::uint64_t bytes) override;
+  std::uint64_t used() const override;
+  std::uint64_t capacity() const override { return capacity_; }
+
+  std::shared_ptr<const AllocationTable> snapshot() const;
+  /// Host address of device address 0: add it to a valid device address.
+  std::uintptr_t delta() const { return delta_; }
+
+ private:
+  std::uint64_t find_room(std::uint64_t span);
+
+  const std::uint64_t capacity_;
+  std::uint64_t reserved_ = 0;  ///< bytes of the range; more than capacity, so that addresses rest
+  std::byte* host_ = nullptr;
+  std::uintptr_t delta_ = 0;
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> live_;  ///< begin -> bytes asked for
+  std::uint64_t next_ = kArenaBase;              ///< where the next allocation is tried
+  std::uint64_t used_ = 0;
+  mutable std::shared_ptr<const AllocationTable> table_;  ///< null: has to be made anew
+};
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,16 @@
+/// Drafts -> Code: control flow, places of registers, handlers.
+#pragma once
+
+#include <memory>
+
+#include "jit/result.h"
+#include "jit/virtual_gpu/execute/level.h"
+#include "jit/virtual_gpu/program/code.h"
+#include "jit/virtual_gpu/program/draft.h"
+
+namespace tilewright::vgpu {
+
+/// Errors: kUnsupported where no handler has the form of an instruction.
+Result<std::unique_ptr<Code>> assemble(DraftKernel kernel, const Level& level);
+
+}  // namespace tilewright::vgpu

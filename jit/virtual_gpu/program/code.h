@@ -1,0 +1,117 @@
+/// A kernel, decoded: a dense array of steps, whose operands are byte offsets into the register
+/// file of a warp. Plain data, read by every worker.
+///
+/// Register file of a warp: 32 lanes of a register lie side by side (64, 128 or 256 bytes, aligned
+/// to 64), predicates are masks of 32 bits. Constants and special registers have places there too,
+/// so that a handler knows one kind of operand only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/virtual_gpu/machine.h"
+#include "jit/virtual_gpu/program/form.h"
+
+namespace tilewright::vgpu {
+
+struct Step;
+struct Warp;
+
+/// Executes a step (or a run of `count` steps) for the active lanes; returns the next step, or null
+/// when the warp stops here (blocked, done, fault), its `pc` and `status` set.
+using Handler = const Step* (*)(const Step* step, std::byte* registers, Warp& warp);
+
+struct Step {
+  Handler run = nullptr;
+  std::uint32_t d = 0, a = 0, b = 0, c = 0;
+  std::int32_t immediate = 0;
+  std::uint16_t count = 1;  ///< arithmetic: this and how many like it follow in the same block
+  std::uint16_t site = 0;   ///< memory: index into Code::sites
+};
+static_assert(sizeof(Step) == 32);
+
+/// One instruction that accesses memory.
+struct Site {
+  Space space = Space::kGeneric;
+  std::uint16_t bytes = 4;  ///< per lane
+  bool store = false, atomic = false;
+};
+
+enum class Special : std::uint8_t {
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kDynamicSmemSize,
+  kTotalSmemSize,
+  kZero,
+  kOne,
+  kGridId,
+};
+
+struct Constant {
+  std::uint32_t offset = 0;
+  std::uint32_t bytes = 4;  ///< of a lane
+  std::uint64_t bits = 0;
+};
+struct SpecialPlace {
+  std::uint32_t offset = 0;
+  std::uint32_t bytes = 4;
+  Special special = Special::kZero;
+};
+
+struct BasicBlock {
+  int first = 0;  ///< step
+  std::uint64_t instructions = 0;
+  std::uint64_t by_pipe[8] = {};
+  std::uint64_t barriers = 0;
+};
+
+struct Code {
+  KernelInfo info;
+  std::vector<Step> steps;
+  std::vector<int> lines;               ///< of each step
+  std::vector<std::string_view> texts;  ///< of each step
+  std::vector<std::uint32_t> operands;  ///< offsets of vector operands, see the handlers
+  std::vector<int> targets;             ///< steps: reconvergence of a branch, lists of brx.idx
+  std::vector<Site> sites;
+  std::vector<BasicBlock> blocks;
+  std::vector<Constant> constants;
+  std::vector<SpecialPlace> specials;
+  std::vector<Constant> undefined;   ///< places that may be read before they are written
+  std::uint32_t register_bytes = 0;  ///< of a warp
+  int dynamic_shared_offset = 0;     ///< where extern shared arrays begin
+  int max_live_registers = 0;        ///< of 32 bits: an estimate of what ptxas would need
+};
+
+/// Where the windows of the address spaces lie among generic addresses. Offsets in shared and local
+/// memory do not begin at 0, so that a null pointer is never valid (CUDA reserves 1 KiB of shared
+/// memory on sm_90, too).
+inline constexpr std::uint64_t kSharedWindow = 0x0000'8100'0000'0000;
+inline constexpr std::uint64_t kLocalWindow = 0x0000'8200'0000'0000;
+inline constexpr std::uint64_t kParamWindow = 0x0000'8300'0000'0000;
+inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+inline constexpr std::uint32_t kSharedBase = 1024;
+inline constexpr std::uint32_t kLocalBase = 1024;
+inline constexpr std::uint32_t kParamBase = 0;
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,176 @@
+/// What an instruction does, apart from its operands: the key under which a handler is found. The
+/// lowering makes Forms of PTX opcodes; each family of handlers answers for those it has.
+#pragma once
+
+#include <cstdint>
+
+#include "jit/virtual_gpu/ptx/module.h"
+
+namespace tilewright::vgpu {
+
+using ptx::Space;
+using ptx::Type;
+
+enum class Op : std::uint8_t {
+  // Moves, logic, bits
+  kMov,
+  kPack,
+  kUnpack,
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kCnot,
+  kLop3,
+  kShl,
+  kShr,
+  kShfLeft,
+  kShfRight,
+  kPrmt,
+  kBfi,
+  kBfe,
+  kBrev,
+  kClz,
+  kPopc,
+  kBfind,
+  kFns,
+  kBmsk,
+  kSzext,
+  // Arithmetic
+  kAdd,
+  kSub,
+  kMul,
+  kMulHi,
+  kMulWide,
+  kMad,
+  kMadHi,
+  kMadWide,
+  kMul24,
+  kMad24,
+  kDiv,
+  kRem,
+  kMin,
+  kMax,
+  kMin3,
+  kMax3,
+  kAbs,
+  kNeg,
+  kSad,
+  kDp4a,
+  kDp2a,
+  kFma,
+  kSqrt,
+  kCopysign,
+  kTestp,
+  kAddCarry,
+  kSubCarry,
+  kMadCarryLo,
+  kMadCarryHi,
+  // Approximations
+  kRcp,
+  kRsqrt,
+  kSqrtApprox,
+  kEx2,
+  kLg2,
+  kSin,
+  kCos,
+  kTanh,
+  // Comparison, selection, conversion
+  kSetp,
+  kSet,
+  kSelp,
+  kSlct,
+  kCvt,
+  kCvtPack,
+  // Memory
+  kLoad,
+  kStore,
+  kLoadParam,
+  kAtom,
+  kCpAsync,
+  kCpAsyncCommit,
+  kCpAsyncWait,
+  kIsSpace,
+  // Lanes
+  kShfl,
+  kVote,
+  kBallot,
+  kRedux,
+  kMatchAny,
+  kMatchAll,
+  kActiveMask,
+  kElect,
+  // Control
+  kBlock,
+  kBlockJoin,
+  kGuard,
+  kBranch,
+  kBranchIf,
+  kBranchIndex,
+  kExit,
+  kTrap,
+  kBarrier,
+  kBarrierArrive,
+  kBarrierReduce,
+  kWarpSync,
+  kNanosleep,
+  kClock,
+  kNop,
+};
+
+enum class Round : std::uint8_t { kNearest, kZero, kDown, kUp };
+enum class Compare : std::uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,
+};
+enum class Boolean : std::uint8_t { kNone, kAnd, kOr, kXor };
+
+/// Of an atom or red instruction; of bar.red and redux, too.
+enum class Reduce : std::uint8_t {
+  kAnd,
+  kOr,
+  kXor,
+  kExch,
+  kAdd,
+  kInc,
+  kDec,
+  kMin,
+  kMax,
+  kCas,
+  kPopc,
+};
+
+struct Form {
+  Op op = Op::kNop;
+  Type type = Type::kNone;  ///< of the result, or of the element that is loaded or stored
+  Type from = Type::kNone;  ///< of the source, where it may differ
+  Round round = Round::kNearest;
+  Compare compare = Compare::kEq;
+  Boolean boolean = Boolean::kNone;
+  Reduce reduce = Reduce::kAdd;
+  Space space = Space::kGeneric;
+  std::uint8_t vector = 1;
+  std::uint8_t mode = 0;            ///< op-specific: shfl's mode, vote's mode, prmt's, clock's, ...
+  std::uint8_t register_bytes = 0;  ///< of the data registers of loads and stores, and of cvt
+  std::uint8_t address_bytes = 8;
+  bool integral = false;  ///< cvt to an integral value; shf.wrap
+  bool ftz = false, saturate = false, nan = false, relu = false, absolute = false;
+};
+
+/// Which unit executes it: what the counters tell apart.
+enum class Pipe : std::uint8_t { kNone, kFma, kInteger, kSpecial, kDouble, kMemory, kControl };
+Pipe pipe_of(const Form& form);
+
+}  // namespace tilewright::vgpu

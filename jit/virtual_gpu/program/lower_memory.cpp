@@ -1,0 +1,265 @@
+// Loads, stores, atomics, asynchronous copies; fences and prefetches, which do nothing here, since
+// the steps of a block run in sequence.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "jit/virtual_gpu/program/lowering.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+using Kind = ptx::Operand::Kind;
+
+Space take_space(Lowering& l) {
+  auto& m = l.modifiers();
+  if (m.take("global")) return Space::kGlobal;
+  if (m.take("shared") || m.take("shared::cta") || m.take("shared::cluster")) return Space::kShared;
+  if (m.take("local")) return Space::kLocal;
+  if (m.take("const")) return Space::kConst;
+  if (m.take("param") || m.take("param::entry") || m.take("param::func")) return Space::kParam;
+  return Space::kGeneric;
+}
+
+/// Semantics, scopes, cache operators and eviction hints: without effect in a sequence of steps.
+/// Returns whether a cache policy follows as an operand.
+bool take_hints(Lowering& l) {
+  auto& m = l.modifiers();
+  constexpr std::string_view kHints[] = {"weak",
+                                         "volatile",
+                                         "relaxed",
+                                         "acquire",
+                                         "release",
+                                         "acq_rel",
+                                         "mmio",
+                                         "cta",
+                                         "cluster",
+                                         "gpu",
+                                         "sys",
+                                         "ca",
+                                         "cg",
+                                         "cs",
+                                         "lu",
+                                         "cv",
+                                         "wb",
+                                         "wt",
+                                         "nc",
+                                         "noftz",
+                                         "L1::evict_normal",
+                                         "L1::evict_unchanged",
+                                         "L1::evict_first",
+                                         "L1::evict_last",
+                                         "L1::no_allocate",
+                                         "L2::evict_first",
+                                         "L2::evict_last",
+                                         "L2::evict_normal",
+                                         "L2::64B",
+                                         "L2::128B",
+                                         "L2::256B",
+                                         "unified"};
+  for (std::string_view hint : kHints) m.take(hint);
+  return m.take("L2::cache_hint");
+}
+
+Type bits_of(Type type) {
+  switch (ptx::size_of(type)) {
+    case 1:
+      return ptx::is_signed(type) ? Type::kS8 : Type::kU8;
+    case 2:
+      return type == Type::kS16 ? Type::kS16 : Type::kU16;
+    case 4:
+      return type == Type::kS32 ? Type::kS32 : Type::kU32;
+    default:
+      return Type::kU64;
+  }
+}
+
+void load_parameter(Lowering& l, Form form, const Lowering::Address& at,
+                    const std::vector<const ptx::Operand*>& targets, Type type) {
+  int bytes = ptx::size_of(type);
+  form.op = Op::kLoadParam;
+  form.vector = 1;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i]->kind == Kind::kSink) continue;
+    form.register_bytes = static_cast<std::uint8_t>(l.register_bytes(*targets[i]));
+    Draft& draft =
+        l.emit(form, {l.def(*targets[i], type, true)}, {}, at.offset + static_cast<int>(i) * bytes);
+    draft.counted = i == 0;
+  }
+}
+
+void load_store(Lowering& l, bool store) {
+  auto& m = l.modifiers();
+  Form form{.op = store ? Op::kStore : Op::kLoad};
+  take_hints(l);
+  Space space = take_space(l);
+  int vector = m.take_vector();
+  Type type = m.take_type();
+  if (type == Type::kNone || type == Type::kB128)
+    l.unsupported("the type is missing or not supported");
+  Lowering::Address at = l.address(l.operand(store ? 0 : 1), space);
+  const auto& data = l.operand(store ? 1 : 0);
+  std::vector<const ptx::Operand*> parts;
+  if (vector > 1) {
+    if (data.kind != Kind::kVector || data.elements.size() != static_cast<std::size_t>(vector))
+      l.invalid(fmt::format("expected a vector of {} elements", vector));
+    for (const auto& element : data.elements) parts.push_back(&element);
+  } else {
+    parts.push_back(&data);
+  }
+
+  form.type = bits_of(type);
+  form.space = at.space;
+  form.vector = static_cast<std::uint8_t>(vector);
+  form.address_bytes = static_cast<std::uint8_t>(at.bytes);
+  if (at.kernel_parameter) {
+    if (store) l.invalid("a kernel cannot store to its parameters");
+    return load_parameter(l, form, at, parts, type);
+  }
+  int register_bytes = 0;
+  for (const auto* part : parts)
+    if (part->kind == Kind::kRegister) register_bytes = l.register_bytes(*part);
+  if (register_bytes == 0) register_bytes = std::max(2, ptx::size_of(type));
+  form.register_bytes = static_cast<std::uint8_t>(register_bytes);
+
+  std::vector<int> defs, uses{at.value};
+  for (const auto* part : parts) {
+    if (store) {
+      uses.push_back(l.use(*part, type, true));
+    } else if (part->kind == Kind::kSink) {
+      defs.push_back(l.temporary(width_of(register_bytes)));
+    } else {
+      defs.push_back(l.def(*part, type, true));
+    }
+  }
+  Site site{at.space, static_cast<std::uint16_t>(vector * ptx::size_of(type)), store, false};
+  l.emit_memory(form, defs, uses, at.offset, site);
+}
+
+constexpr std::pair<std::string_view, Reduce> kReductions[] = {
+    {"and", Reduce::kAnd}, {"or", Reduce::kOr},   {"xor", Reduce::kXor}, {"exch", Reduce::kExch},
+    {"add", Reduce::kAdd}, {"inc", Reduce::kInc}, {"dec", Reduce::kDec}, {"min", Reduce::kMin},
+    {"max", Reduce::kMax}, {"cas", Reduce::kCas},
+};
+
+void atomic(Lowering& l, bool returns) {
+  auto& m = l.modifiers();
+  Form form{.op = Op::kAtom};
+  take_hints(l);
+  Space space = take_space(l);
+  bool found = false;
+  for (auto [name, reduce] : kReductions) {
+    if (!m.take(name)) continue;
+    form.reduce = reduce;
+    found = true;
+    break;
+  }
+  if (!found) l.unsupported("the operation is missing or not supported");
+  int vector = m.take_vector();
+  form.type = m.take_type();
+  if (form.type == Type::kNone || form.type == Type::kB128)
+    l.unsupported("the type is missing or not supported");
+  if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared)
+    l.unsupported("atomics exist in global and shared memory");
+  std::size_t i = returns ? 1 : 0;
+  Lowering::Address at = l.address(l.operand(i), space);
+  const auto& data = l.operand(i + 1);
+  form.space = at.space;
+  form.vector = static_cast<std::uint8_t>(vector);
+  form.address_bytes = static_cast<std::uint8_t>(at.bytes);
+  std::vector<int> defs, uses{at.value};
+  auto elements = [&](const ptx::Operand& operand) {
+    std::vector<const ptx::Operand*> parts;
+    if (vector == 1) return std::vector<const ptx::Operand*>{&operand};
+    if (operand.kind != Kind::kVector ||
+        operand.elements.size() != static_cast<std::size_t>(vector))
+      l.invalid(fmt::format("expected a vector of {} elements", vector));
+    for (const auto& element : operand.elements) parts.push_back(&element);
+    return parts;
+  };
+  for (const auto* part : elements(data)) uses.push_back(l.use(*part, form.type));
+  if (form.reduce == Reduce::kCas) uses.push_back(l.use(l.operand(i + 2), form.type));
+  for (const auto* part : elements(returns ? l.operand(0) : data))
+    defs.push_back(returns && part->kind == Kind::kRegister
+                       ? l.def(*part, form.type)
+                       : l.temporary(width_of(ptx::size_of(form.type))));
+  Site site{at.space, static_cast<std::uint16_t>(vector * ptx::size_of(form.type)), true, true};
+  l.emit_memory(form, defs, uses, at.offset, site);
+}
+
+/// The plain value of an address, its offset added.
+int whole(Lowering& l, const Lowering::Address& at) {
+  if (at.offset == 0) return at.value;
+  Width width = at.bytes == 4 ? Width::k32 : Width::k64;
+  int sum = l.temporary(width);
+  auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(at.offset));
+  if (width == Width::k32) offset &= 0xffffffffu;
+  l.emit_auxiliary({.op = Op::kAdd, .type = at.bytes == 4 ? Type::kU32 : Type::kU64}, {sum},
+                   {at.value, l.constant(width, offset)});
+  return sum;
+}
+
+/// cp.async{.ca|.cg}.shared.global [to], [from], bytes{, source_bytes | ignore}
+void cp_async(Lowering& l) {
+  auto& m = l.modifiers();
+  if (m.take("commit_group")) {
+    l.emit({.op = Op::kCpAsyncCommit}, {}, {});
+    return;
+  }
+  if (m.take("wait_all")) {
+    l.emit({.op = Op::kCpAsyncWait}, {}, {}, 0).form.mode = 1;
+    return;
+  }
+  if (m.take("wait_group")) {
+    if (l.operand(0).kind != Kind::kInteger) l.invalid("expected a number of groups");
+    l.emit({.op = Op::kCpAsyncWait}, {}, {}, l.operand(0).integer);
+    return;
+  }
+  if (m.left() == "bulk" || m.left() == "mbarrier" || m.left() == "reduce")
+    l.unsupported("instruction is not supported");
+  bool policy = take_hints(l);
+  if (!m.take("shared") && !m.take("shared::cta")) l.unsupported("the target is not .shared");
+  if (!m.take("global")) l.unsupported("the source is not .global");
+  Lowering::Address to = l.address(l.operand(0), Space::kShared);
+  Lowering::Address from = l.address(l.operand(1), Space::kGlobal);
+  if (l.operand(2).kind != Kind::kInteger) l.invalid("expected a number of bytes");
+  std::int64_t bytes = l.operand(2).integer;
+  if (bytes != 4 && bytes != 8 && bytes != 16)
+    l.invalid(fmt::format("copies {} bytes, expected 4, 8 or 16", bytes));
+  Form form{.op = Op::kCpAsync, .space = Space::kGlobal};
+  form.address_bytes = static_cast<std::uint8_t>(to.bytes);
+  int target = whole(l, to), source = whole(l, from);
+  std::vector<int> uses{source, target};
+  std::size_t optional = l.operand_count() - (policy ? 1 : 0);
+  if (optional > 3) {
+    const auto& extra = l.operand(3);
+    bool predicate = l.register_bytes(extra) == 0;
+    uses.push_back(l.use(extra, predicate ? Type::kPred : Type::kU32));
+    form.mode = predicate ? 2 : 1;
+  }
+  l.emit_memory(form, {}, uses, 0,
+                Site{Space::kGlobal, static_cast<std::uint16_t>(bytes), false, false});
+}
+
+void nothing(Lowering& l) {
+  while (!l.modifiers().next().empty()) {
+  }
+  l.emit({.op = Op::kNop}, {}, {});
+}
+
+}  // namespace
+
+bool lower_memory(Lowering& l) {
+  std::string_view opcode = l.instruction().opcode;
+  if (opcode == "ld" || opcode == "ldu") return load_store(l, false), true;
+  if (opcode == "st") return load_store(l, true), true;
+  if (opcode == "atom") return atomic(l, true), true;
+  if (opcode == "red") return atomic(l, false), true;
+  if (opcode == "cp" && l.modifiers().take("async")) return cp_async(l), true;
+  if (opcode == "membar" || opcode == "fence" || opcode == "prefetch" || opcode == "prefetchu" ||
+      opcode == "discard" || opcode == "applypriority")
+    return nothing(l), true;
+  return false;
+}
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,39 @@
+/// The implementation of Program, and what only tests and the executor need of it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/virtual_gpu/execute/level.h"
+#include "jit/virtual_gpu/machine.h"
+#include "jit/virtual_gpu/program/code.h"
+
+namespace tilewright::vgpu {
+
+class LoadedProgram final : public Program {
+ public:
+  explicit LoadedProgram(Memory& memory) : memory_(memory) {}
+  ~LoadedProgram() override;
+  LoadedProgram(const LoadedProgram&) = delete;
+  LoadedProgram& operator=(const LoadedProgram&) = delete;
+
+  static Result<std::shared_ptr<Program>> load(std::string_view ptx, Memory& memory,
+                                               const Level& level);
+
+  const KernelInfo* find(std::string_view kernel) const override;
+  std::vector<std::string> kernels() const override;
+  std::optional<Variable> variable(std::string_view name) const override;
+
+  const Code* code(std::string_view kernel) const;
+
+ private:
+  Memory& memory_;
+  std::string text_;  ///< views of Code and error reports point into it
+  std::map<std::string, std::unique_ptr<Code>, std::less<>> kernels_;
+  std::map<std::string, Variable, std::less<>> variables_;
+};
+
+}  // namespace tilewright::vgpu
