@@ -58,8 +58,7 @@ Evaluator& Evaluator::operator=(Evaluator&&) noexcept = default;
 Evaluator::~Evaluator() = default;
 
 Result<Evaluator> Evaluator::create(const Operator& op, const Bindings& bindings,
-                                    std::span<const HostTensor> inputs,
-                                    std::set<std::string> stored) {
+                                    std::span<const HostTensor> inputs) {
   if (inputs.size() != op.inputs.size()) {
     return invalid(fmt::format("operator '{}' gets {} inputs, expected {}", op.name, inputs.size(),
                                op.inputs.size()));
@@ -75,7 +74,7 @@ Result<Evaluator> Evaluator::create(const Operator& op, const Bindings& bindings
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TILEWRIGHT_TRY(check_tensor(op.values[i], shapes[i], inputs[i]));
   }
-  return Evaluator(std::make_unique<State>(State{Engine(op, std::move(shapes), inputs, stored)}));
+  return Evaluator(std::make_unique<State>(State{Engine(op, std::move(shapes), inputs)}));
 }
 
 std::vector<std::int64_t> Evaluator::output_shape(std::size_t output) const {

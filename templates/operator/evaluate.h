@@ -1,8 +1,8 @@
 /// The operator in f64 on the CPU: the reference that every kernel is compared with.
 ///
-/// Inputs are what is stored (already quantised). Nothing is rounded but by casts, and values that
-/// the plan under test stores between launches are rounded as it stores them. Ops on NaN, Inf, -0,
-/// empty and fully masked input behave as docs/numerics.md tabulates.
+/// Inputs are what is stored (already quantised); nothing is rounded but by casts (what a plan stores
+/// between its launches is a cast to whoever verifies it). Ops on NaN, Inf, -0, empty and fully
+/// masked input behave as docs/numerics.md tabulates.
 ///
 /// Beside each value stands how far a right f32 kernel may be from it. The error of a sum of K
 /// products in f32 is taken as random: at most c sqrt(K) u sum|a b|, with c = 4 (a worst-case
@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,7 +40,7 @@ struct Reference {
   double value = 0;  ///< before rounding to the output's dtype
   double magnitude =
       0;  ///< f32 arithmetic may be off by c u magnitude: sqrt(K) sum|a b|, carried on
-  double rounding = 0;  ///< beyond that: a cast or a stored intermediate may round to a neighbour
+  double rounding = 0;  ///< beyond that: a cast may round to a neighbour
 
   double error() const { return kBoundFactor * kF32Unit * magnitude + rounding; }
 };
@@ -53,12 +52,10 @@ struct EvaluationCost {
 
 class Evaluator {
  public:
-  /// `inputs` in the operator's order; their data is kept by reference. `stored`: names of values
-  /// that the plan stores and reads again, in the dtype that extract_group says.
+  /// `inputs` in the operator's order; their data is kept by reference.
   /// Errors: kInvalidArgument (tensors that do not fit the operator, a dimension without a value).
   static Result<Evaluator> create(const Operator& op, const Bindings& bindings,
-                                  std::span<const HostTensor> inputs,
-                                  std::set<std::string> stored = {});
+                                  std::span<const HostTensor> inputs);
   Evaluator(Evaluator&&) noexcept;
   Evaluator& operator=(Evaluator&&) noexcept;
   ~Evaluator();

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 namespace tilewright::templates {
 namespace {
@@ -15,15 +16,9 @@ constexpr std::size_t kColumnsAtOnce = 64;  // of a matrix that is read against 
 }  // namespace
 
 Engine::Engine(Operator op, std::vector<std::vector<std::int64_t>> extents,
-               std::span<const HostTensor> inputs, const std::set<std::string>& stored)
-    : op_(std::move(op)),
-      extents_(std::move(extents)),
-      stored_(op_.values.size()),
-      rules_(op_.numerics.accuracy) {
+               std::span<const HostTensor> inputs)
+    : op_(std::move(op)), extents_(std::move(extents)), rules_(op_.numerics.accuracy) {
   for (const HostTensor& input : inputs) inputs_.emplace_back(input);
-  for (std::size_t i = 0; i < op_.values.size(); ++i) {
-    stored_[i] = !op_.is_input(static_cast<ValueId>(i)) && stored.count(op_.values[i].name) > 0;
-  }
 }
 
 ApproxRow Engine::row(ValueId id, std::int64_t row, Columns columns) {
@@ -56,19 +51,6 @@ std::int64_t Engine::operand_row(ValueId operand, ValueId result, std::int64_t r
     step *= own;
   }
   return mapped;
-}
-
-Engine::SharedRow Engine::operand(ValueId id, std::int64_t row, Frame& frame) {
-  SharedRow result = value(id, row, frame);
-  if (!stored_[static_cast<std::size_t>(id)]) return result;
-  const Output* output = op_.output(id);
-  const Statement* producer = op_.producer(id);
-  DType dtype = output                      ? output->dtype
-                : producer->op == Op::kCast ? producer->attributes.dtype
-                                            : op_.intermediate;
-  auto stored = std::make_shared<ApproxRow>(*result);
-  for (Approx& item : *stored) item = settled(rounded(dtype, item));
-  return stored;
 }
 
 /// The row of a value at the frame's columns; a value with one column has it everywhere.
@@ -124,7 +106,7 @@ Engine::SharedRow Engine::whole(ValueId id, std::int64_t row) {
 /// All columns of an operand that broadcasts to row `row` of `like`.
 Engine::SharedRow Engine::spread(ValueId id, ValueId like, std::int64_t row) {
   Frame frame{.columns = {}, .whole = true};
-  SharedRow result = operand(id, operand_row(id, like, row), frame);
+  SharedRow result = value(id, operand_row(id, like, row), frame);
   std::size_t wanted = static_cast<std::size_t>(width(like));
   if (result->size() == wanted) return result;
   return std::make_shared<ApproxRow>(wanted, (*result)[0]);
@@ -150,7 +132,7 @@ ApproxRow Engine::pointwise(const Statement& statement, std::int64_t row, Frame&
   for (std::size_t i = 0; i < statement.operands.size(); ++i) {
     ValueId id = statement.operands[i];
     single[i] = width(id) == 1;
-    rows[i] = operand(id, operand_row(id, statement.result, row), single[i] ? whole : frame);
+    rows[i] = value(id, operand_row(id, statement.result, row), single[i] ? whole : frame);
   }
   for (std::size_t column = 0; column < result.size(); ++column) {
     Approx operands[3];
@@ -244,7 +226,7 @@ Engine::SharedVector Engine::row_vector(ValueId id, std::int64_t row) {
     result->integral = all_integral(result->exact.data(), tensor.columns());
   } else {
     Frame frame{.columns = {}, .whole = true};
-    result->approximate = *operand(id, row, frame);
+    result->approximate = *value(id, row, frame);
   }
   std::size_t bytes =
       result->exact.size() * sizeof(float) + result->approximate.size() * sizeof(Approx) + 64;
@@ -277,7 +259,7 @@ std::vector<Engine::SharedVector> Engine::column_vectors(ValueId id, std::int64_
       continue;
     }
     Frame frame{.columns = columns};
-    SharedRow row = operand(id, batch * depth + k, frame);
+    SharedRow row = value(id, batch * depth + k, frame);
     for (std::size_t i = 0; i < columns.size(); ++i) {
       vectors[i]->approximate[static_cast<std::size_t>(k)] = (*row)[i];
     }

@@ -2,12 +2,9 @@
 /// needs it, whole or at chosen columns.
 #pragma once
 
-#include <list>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "templates/operator/evaluate/approx.h"
@@ -20,7 +17,7 @@ class Engine {
  public:
   /// All checks are done: see Evaluator::create.
   Engine(Operator op, std::vector<std::vector<std::int64_t>> extents,
-         std::span<const HostTensor> inputs, const std::set<std::string>& stored);
+         std::span<const HostTensor> inputs);
 
   using Columns = std::span<const std::int64_t>;
 
@@ -54,8 +51,6 @@ class Engine {
   std::size_t count(ValueId id, const Frame& frame) const;
   std::int64_t operand_row(ValueId operand, ValueId result, std::int64_t row) const;
 
-  /// What a statement reads: rounded if the plan stores it.
-  SharedRow operand(ValueId id, std::int64_t row, Frame& frame);
   SharedRow value(ValueId id, std::int64_t row, Frame& frame);
   ApproxRow compute(const Statement& statement, std::int64_t row, Frame& frame);
   ApproxRow pointwise(const Statement& statement, std::int64_t row, Frame& frame);
@@ -72,7 +67,6 @@ class Engine {
   Operator op_;
   std::vector<std::vector<std::int64_t>> extents_;  ///< by value
   std::vector<TensorRows> inputs_;
-  std::vector<bool> stored_;  ///< by value
   PointwiseRules rules_;
 
   // Whole rows, and converted rows of inputs, until they are too many.
