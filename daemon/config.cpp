@@ -35,7 +35,7 @@ class Section {
     out = *value == "true";
   }
   template <typename Integer>
-    requires std::is_integral_v<Integer>
+  requires std::is_integral_v<Integer>
   void read(const char* name, Integer& out, std::int64_t low,
             std::int64_t high = std::numeric_limits<int>::max()) {
     auto value = scalar(name);
@@ -114,9 +114,10 @@ class Section {
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       std::string all;
       for (const std::string& known : known_) all += (all.empty() ? "" : ", ") + known;
-      *error_ = {ErrorCode::kInvalidArgument,
-                 fmt::format("{}: unknown option '{}', expected one of {}", at(item.first), key, all),
-                 {}};
+      *error_ = {
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: unknown option '{}', expected one of {}", at(item.first), key, all),
+          {}};
       return;
     }
   }
@@ -165,8 +166,8 @@ class Section {
     std::string path = name_;
     if (!name.empty()) path += (path.empty() ? "" : ".") + std::string(name);
     *error_ = {ErrorCode::kInvalidArgument,
-               fmt::format("{}: {} is {}, expected {}", at(node), path.empty() ? "file" : path, seen,
-                           wanted),
+               fmt::format("{}: {} is {}, expected {}", at(node), path.empty() ? "file" : path,
+                           seen, wanted),
                {}};
   }
 

@@ -17,18 +17,18 @@
 namespace tilewright::daemon {
 
 struct SocketConfig {
-  std::filesystem::path path;        ///< empty: protocol::default_socket()
-  unsigned directory_mode = 0700;    ///< of its folder, where the daemon makes it
-  std::vector<uid_t> allowed_uids;   ///< beside the daemon's own user and root
+  std::filesystem::path path;       ///< empty: protocol::default_socket()
+  unsigned directory_mode = 0700;   ///< of its folder, where the daemon makes it
+  std::vector<uid_t> allowed_uids;  ///< beside the daemon's own user and root
   int max_connections = 256;
   std::size_t max_frame_bytes = std::size_t{4} << 20;
   std::size_t max_import_bytes = std::size_t{1} << 30;
   std::size_t max_queued_bytes = std::size_t{64} << 20;  ///< to one client that does not read
   int max_requests = 64;                                 ///< of one client, unanswered
   std::chrono::milliseconds handshake_timeout{5'000};
-  std::chrono::milliseconds frame_timeout{10'000};   ///< from a frame's first byte to its last
-  std::chrono::milliseconds write_timeout{30'000};   ///< for a client to take what it was sent
-  std::chrono::milliseconds idle_timeout{0};         ///< between frames; 0: for ever
+  std::chrono::milliseconds frame_timeout{10'000};  ///< from a frame's first byte to its last
+  std::chrono::milliseconds write_timeout{30'000};  ///< for a client to take what it was sent
+  std::chrono::milliseconds idle_timeout{0};        ///< between frames; 0: for ever
 };
 
 struct CacheConfig {
@@ -44,12 +44,12 @@ struct DeviceConfig {
 };
 
 struct TuneConfig {
-  bool background = true;   ///< tune what was missed
+  bool background = true;  ///< tune what was missed
   int evaluations = 64;
-  double seconds = 120;     ///< 0: no limit
+  double seconds = 120;  ///< 0: no limit
   std::string strategy = "random";
   std::uint64_t seed = 1;
-  int queue = 256;          ///< background tunes that wait, at most
+  int queue = 256;             ///< background tunes that wait, at most
   double retry_after_s = 600;  ///< a problem whose tune failed is left alone for so long
 };
 

@@ -49,12 +49,12 @@ void ReplyCache::put(const Digest& request, std::shared_ptr<const Reply> reply,
   bytes_ += bytes;
 }
 
-void ReplyCache::forget(const Digest& problem) {
+void ReplyCache::forget(const Digest& problem, const std::function<bool(const Reply&)>& stale) {
   std::lock_guard lock(mutex_);
   ++generations_[problem];
   for (auto item = items_.begin(); item != items_.end();) {
     auto here = item++;
-    if (here->reply->problem == problem) drop(here);
+    if (here->reply->problem == problem && stale(*here->reply)) drop(here);
   }
 }
 

@@ -4,6 +4,7 @@
 /// Thread-safe.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@ namespace tilewright::daemon {
 /// A plan ready to be sent, under any request id.
 struct Reply {
   Digest problem;
+  std::map<std::string, std::int64_t> bindings;
   std::uint64_t plan_version = 0;
   protocol::Source source = protocol::Source::kHit;
   std::string with_images, without_images;  ///< bodies (protocol::encode_body)
@@ -40,8 +42,8 @@ class ReplyCache {
   /// put() can refuse one that was made from what has been replaced meanwhile.
   std::uint64_t generation(const Digest& problem) const;
   void put(const Digest& request, std::shared_ptr<const Reply> reply, std::uint64_t generation);
-  /// Drops all replies to the problem, whatever their sizes.
-  void forget(const Digest& problem);
+  /// Drops the replies to the problem that are `stale`.
+  void forget(const Digest& problem, const std::function<bool(const Reply&)>& stale);
   void forget_all();
 
   struct Size {

@@ -168,8 +168,8 @@ void Scheduler::stop() {
 
 bool Scheduler::drain(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  return idle_.wait_for(
-      lock, limit, [&] { return waiting_.empty() && running_.empty() && !answering_; });
+  return idle_.wait_for(lock, limit,
+                        [&] { return waiting_.empty() && running_.empty() && !answering_; });
 }
 
 SchedulerCounts Scheduler::counts() const {

@@ -23,7 +23,7 @@ namespace tilewright::daemon {
 using TuneKey = Digest;
 
 struct SchedulerOptions {
-  std::size_t queue = 256;  ///< background tunes that wait, at most
+  std::size_t queue = 256;                         ///< background tunes that wait, at most
   std::chrono::milliseconds retry_after{600'000};  ///< background tunes that failed
 };
 

@@ -123,11 +123,10 @@ asio::awaitable<void> Server::State::accept() {
       }
     }
     if (!session) {
-      refuse(std::move(socket),
-             {ErrorCode::kBusy,
-              "the daemon has " + std::to_string(config.socket.max_connections) +
-                  " connections, which is its limit",
-              {}});
+      refuse(std::move(socket), {ErrorCode::kBusy,
+                                 "the daemon has " + std::to_string(config.socket.max_connections) +
+                                     " connections, which is its limit",
+                                 {}});
       continue;
     }
     ++host.accepted;

@@ -66,8 +66,7 @@ protocol::Welcome Service::welcome() const {
 }
 
 TuneSettings Service::settings() const {
-  return {config_.tune.evaluations, config_.tune.seconds, config_.tune.strategy,
-          config_.tune.seed};
+  return {config_.tune.evaluations, config_.tune.seconds, config_.tune.strategy, config_.tune.seed};
 }
 
 Result<Problem> Service::understand(const protocol::Problem& asked) {
@@ -87,9 +86,8 @@ Result<Problem> Service::understand(const protocol::Problem& asked) {
   }
   for (std::size_t i = 0; i < asked.sizes.size(); ++i) {
     if (asked.sizes[i] < 0) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("size of {} is {}, expected at least 0", op->dimensions[i],
-                              asked.sizes[i]));
+      return fail(ErrorCode::kInvalidArgument, fmt::format("size of {} is {}, expected at least 0",
+                                                           op->dimensions[i], asked.sizes[i]));
     }
   }
   Problem problem;
@@ -152,8 +150,11 @@ void Service::get(const protocol::Problem& asked, ReplyDone done) {
       return;
     }
   }
+  // Another flight may have landed between find() and here.
   std::uint64_t generation = replies_.generation(problem->key.problem);
-  auto reply = make_reply(*problem);
+  auto known = replies_.find(request);
+  auto reply = known ? Result<std::shared_ptr<const Reply>>(known) : make_reply(*problem);
+  if (reply) replies_.put(request, *reply, generation);
   Flight flight;
   {
     std::lock_guard lock(mutex_);
@@ -162,7 +163,7 @@ void Service::get(const protocol::Problem& asked, ReplyDone done) {
   }
   if (!reply) ++counters_.failures;
   for (auto& [digest, callback] : flight.waiting) {
-    if (reply) replies_.put(digest, *reply, generation);
+    if (reply && digest != request) replies_.put(digest, *reply, generation);
     callback(reply);
   }
 }
@@ -224,13 +225,14 @@ Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const
   plan.groups = planned.entry.groups;
   plan.images = images_of(planned.entry);
   reply->problem = plan.problem;
+  reply->bindings = problem.bindings;
   reply->plan_version = plan.plan_version;
   reply->source = source;
   reply->images = plan.images;
   reply->without_images = protocol::encode_body(plan);
   if (!planned.images.empty()) {
-    auto code = planner_.device().virtual_gpu ? protocol::ImageCode::kPtx
-                                              : protocol::ImageCode::kCubin;
+    auto code =
+        planner_.device().virtual_gpu ? protocol::ImageCode::kPtx : protocol::ImageCode::kCubin;
     std::string images = protocol::pack_images(planned.images, code);
     TILEWRIGHT_ASSIGN_OR_RETURN(reply->file,
                                 protocol::make_memory_file("tilewright-images", images));
@@ -285,7 +287,15 @@ void Service::refresh(const Digest& problem) {
   if (problem.empty()) {
     replies_.forget_all();
   } else {
-    replies_.forget(problem);
+    cache::Key key;
+    key.problem = problem;
+    // A fallback for sizes that nothing was tuned for stays what it is.
+    auto record = store_.get(key);
+    replies_.forget(problem, [&](const Reply& reply) {
+      if (!record || !*record) return true;
+      const cache::Entry* entry = (*record)->find(reply.bindings);
+      return entry && version_of(*entry) != reply.plan_version;
+    });
   }
   std::vector<std::uint64_t> concerned;
   {
@@ -313,8 +323,7 @@ Result<Service::ExportedFile> Service::export_lines() const {
   TILEWRIGHT_ASSIGN_OR_RETURN(exported.lines, cache::export_lines(store_, out));
   std::string text = std::move(out).str();
   exported.bytes = text.size();
-  TILEWRIGHT_ASSIGN_OR_RETURN(exported.file,
-                              protocol::make_memory_file("tilewright-export", text));
+  TILEWRIGHT_ASSIGN_OR_RETURN(exported.file, protocol::make_memory_file("tilewright-export", text));
   return exported;
 }
 

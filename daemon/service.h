@@ -85,7 +85,8 @@ class Service {
   Result<Problem> understand(const protocol::Problem& problem);
   static TuneKey tune_key(const Problem& problem);
   Result<std::shared_ptr<const Reply>> make_reply(const Problem& problem);
-  Result<std::optional<Planned>> stored(const Problem& problem, std::optional<cache::Entry>& nearest);
+  Result<std::optional<Planned>> stored(const Problem& problem,
+                                        std::optional<cache::Entry>& nearest);
   Result<std::shared_ptr<const Reply>> pack(const Problem& problem, const Planned& planned,
                                             protocol::Source source) const;
   TuneSettings settings() const;

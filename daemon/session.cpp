@@ -133,9 +133,9 @@ Result<void> Session::take_frames() {
       consume();
       continue;
     }
-    TILEWRIGHT_ASSIGN_OR_RETURN(protocol::Message message,
-                                protocol::decode_body(std::string_view(buffer_).substr(
-                                    at + sizeof header, header.bytes)));
+    TILEWRIGHT_ASSIGN_OR_RETURN(
+        protocol::Message message,
+        protocol::decode_body(std::string_view(buffer_).substr(at + sizeof header, header.bytes)));
     at += sizeof header + header.bytes;
     TILEWRIGHT_TRY(handle(header.id, message));
   }
@@ -278,8 +278,9 @@ void Session::on(std::uint64_t id, protocol::Subscribe& subscribe) {
 void Session::on(std::uint64_t id, protocol::Unsubscribe& unsubscribe) {
   auto known = subscriptions_.find(unsubscribe.subscription);
   if (known == subscriptions_.end()) {
-    return send_failure(id, {ErrorCode::kNotFound,
-                             fmt::format("no subscription {}", unsubscribe.subscription), {}});
+    return send_failure(
+        id,
+        {ErrorCode::kNotFound, fmt::format("no subscription {}", unsubscribe.subscription), {}});
   }
   host_.service.unsubscribe(known->second);
   subscriptions_.erase(known);
@@ -306,17 +307,17 @@ void Session::on(std::uint64_t id, protocol::Tune& tune) {
       self->send(id, protocol::Tuned{outcome->report, outcome->interrupted});
     });
   };
-  tunes_[id] = 0;
+  tunes_[id] = {};
   auto task = [self = shared_from_this(), id, tune = std::move(tune),
                listener = std::move(listener)] {
     auto ticket = self->host_.service.tune(tune, listener);
     if (!ticket) return listener.done(fail(ticket.error()));
     asio::dispatch(self->socket_.get_executor(), [self, id, ticket = *ticket] {
       auto known = self->tunes_.find(id);
-      if (self->closed_) {
+      if (self->closed_ || (known != self->tunes_.end() && known->second.cancelled)) {
         self->host_.service.cancel_tune(ticket);
       } else if (known != self->tunes_.end()) {
-        known->second = ticket;
+        known->second.ticket = ticket;
       }
     });
   };
@@ -325,12 +326,13 @@ void Session::on(std::uint64_t id, protocol::Tune& tune) {
 
 void Session::on(std::uint64_t id, protocol::Cancel& cancel) {
   auto known = tunes_.find(cancel.request);
-  if (known == tunes_.end() || known->second == 0) {
+  if (known == tunes_.end()) {
     return send_failure(
         id, {ErrorCode::kNotFound, fmt::format("no tune {} to cancel", cancel.request), {}});
   }
   send(id, protocol::Done{});
-  host_.service.cancel_tune(known->second);
+  known->second.cancelled = true;
+  if (known->second.ticket != 0) host_.service.cancel_tune(known->second.ticket);
 }
 
 void Session::on(std::uint64_t id, protocol::Import& import) {
@@ -338,10 +340,10 @@ void Session::on(std::uint64_t id, protocol::Import& import) {
   if (import_bytes_ > host_.config.socket.max_import_bytes) {
     import_bytes_ -= import.bytes.size() + imports_[id].size();
     imports_.erase(id);
-    return send_failure(id, {ErrorCode::kInvalidArgument,
-                             fmt::format("import has more than {} bytes",
-                                         host_.config.socket.max_import_bytes),
-                             {}});
+    return send_failure(
+        id, {ErrorCode::kInvalidArgument,
+             fmt::format("import has more than {} bytes", host_.config.socket.max_import_bytes),
+             {}});
   }
   imports_[id] += import.bytes;
   if (!import.last) return;
@@ -349,30 +351,30 @@ void Session::on(std::uint64_t id, protocol::Import& import) {
   imports_.erase(id);
   import_bytes_ -= lines.size();
   if (!begin_request(id)) return;
-  offload([&service = host_.service,
-           lines = std::move(lines)] { return service.import_lines(lines); },
-          [this, id](Result<std::size_t> items) {
-            if (!items) return send_failure(id, items.error());
-            send(id, protocol::Imported{*items});
-          });
+  offload(
+      [&service = host_.service, lines = std::move(lines)] { return service.import_lines(lines); },
+      [this, id](Result<std::size_t> items) {
+        if (!items) return send_failure(id, items.error());
+        send(id, protocol::Imported{*items});
+      });
 }
 
 void Session::on(std::uint64_t id, protocol::Export&) {
   if (!begin_request(id)) return;
-  offload([&service = host_.service] { return service.export_lines(); },
-          [this, id](Result<Service::ExportedFile> exported) {
-            if (!exported) return send_failure(id, exported.error());
-            auto owner = std::make_shared<std::pair<Service::ExportedFile, std::string>>();
-            owner->second =
-                protocol::encode_body(protocol::Exported{exported->lines, exported->bytes});
-            owner->first = std::move(*exported);
-            Outgoing outgoing;
-            outgoing.header.id = id;
-            outgoing.body = owner->second;
-            outgoing.file = owner->first.file.get();
-            outgoing.owner = owner;
-            enqueue(std::move(outgoing));
-          });
+  offload(
+      [&service = host_.service] { return service.export_lines(); },
+      [this, id](Result<Service::ExportedFile> exported) {
+        if (!exported) return send_failure(id, exported.error());
+        auto owner = std::make_shared<std::pair<Service::ExportedFile, std::string>>();
+        owner->second = protocol::encode_body(protocol::Exported{exported->lines, exported->bytes});
+        owner->first = std::move(*exported);
+        Outgoing outgoing;
+        outgoing.header.id = id;
+        outgoing.body = owner->second;
+        outgoing.file = owner->first.file.get();
+        outgoing.owner = owner;
+        enqueue(std::move(outgoing));
+      });
 }
 
 void Session::on(std::uint64_t id, protocol::Stats&) {
@@ -510,10 +512,10 @@ void Session::end() {
   queue_.clear();
   for (auto& [id, subscription] : subscriptions_) host_.service.unsubscribe(subscription);
   // What a tune found until now is kept; its cancellation is not waited for here.
-  for (auto& [id, ticket] : tunes_) {
-    if (ticket == 0) continue;
+  for (auto& [id, tune] : tunes_) {
+    if (tune.ticket == 0) continue;
     asio::post(host_.workers,
-               [&service = host_.service, ticket = ticket] { service.cancel_tune(ticket); });
+               [&service = host_.service, ticket = tune.ticket] { service.cancel_tune(ticket); });
   }
   if (ended_) std::exchange(ended_, nullptr)();
 }

@@ -104,7 +104,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   bool greeted_ = false;
   int pending_ = 0;
-  std::map<std::uint64_t, std::uint64_t> tunes_;          ///< request id -> ticket
+  struct RunningTune {
+    std::uint64_t ticket = 0;  ///< 0: a worker is still asking for it
+    bool cancelled = false;
+  };
+  std::map<std::uint64_t, RunningTune> tunes_;            ///< by request id
   std::map<std::uint64_t, std::uint64_t> subscriptions_;  ///< request id -> subscription
   std::map<std::uint64_t, std::string> imports_;
   std::size_t import_bytes_ = 0;

@@ -65,8 +65,8 @@ Result<SocketFile> SocketFile::listen(const SocketConfig& config) {
       cache::OwnerLock::take(path.string() + ".lock", fmt::format("socket {}", path.string())));
   // The lock is ours, so whatever file is there was left by a daemon that is gone.
   unlink(path.c_str());
-  file.socket_ = protocol::FileDescriptor(
-      socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  file.socket_ =
+      protocol::FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!file.socket_) return failed(path, "socket");
   if (bind(file.socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     return failed(path, "bind");

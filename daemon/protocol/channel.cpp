@@ -183,8 +183,16 @@ Result<Channel::Answer> Channel::receive(Duration timeout) {
 }
 
 Result<Channel::Answer> Channel::call(const Message& message, Duration timeout) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(std::uint64_t id, send(message, timeout));
   TILEWRIGHT_TRY(set_timeout(SO_RCVTIMEO, timeout, receive_timeout_));
+  auto sent = send(message, timeout);
+  if (!sent) {
+    // Whoever is turned away is told why before the connection is closed.
+    auto parting = read_frame(Clock::now());
+    if (auto* failure = parting ? std::get_if<Failure>(&parting->message) : nullptr)
+      return fail(failure->error);
+    return fail(std::move(sent.error()));
+  }
+  std::uint64_t id = *sent;
   Clock::time_point deadline = Clock::now() + timeout;
   for (;;) {
     TILEWRIGHT_ASSIGN_OR_RETURN(Answer answer, read_frame(deadline));

@@ -11,7 +11,6 @@ wire::Digest to_wire(const Digest& digest) { return {digest.high, digest.low}; }
 
 /// Starts on a word of its own: what is packed inside is read in place.
 Bytes bytes_of(Builder& b, const std::string& text) {
-  if (text.empty()) return 0;
   b.ForceVectorAlignment(text.size(), 1, 8);
   return b.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
 }
@@ -60,7 +59,9 @@ auto write(Builder& b, const Plan& m) {
                           m.modelled, m.time_us, m.baseline_us, plan, narrow, groups, images,
                           m.image_bytes);
 }
-auto write(Builder& b, const Subscribe& m) { return wire::CreateSubscribe(b, write(b, m.problem), m.plan_version); }
+auto write(Builder& b, const Subscribe& m) {
+  return wire::CreateSubscribe(b, write(b, m.problem), m.plan_version);
+}
 auto write(Builder& b, const Subscribed& m) {
   wire::Digest problem = to_wire(m.problem);
   return wire::CreateSubscribed(b, &problem);

@@ -26,8 +26,8 @@ std::string shown(const Config& c) {
       << (c.device.kind ? int(*c.device.kind) : -1) << " " << c.device.virtual_device << " "
       << c.device.ordinal << "\n"
       << c.tune.background << " " << c.tune.evaluations << " " << c.tune.seconds << " "
-      << c.tune.strategy << " " << c.tune.seed << " " << c.tune.queue << " "
-      << c.tune.retry_after_s << "\n"
+      << c.tune.strategy << " " << c.tune.seed << " " << c.tune.queue << " " << c.tune.retry_after_s
+      << "\n"
       << c.fallback.verify << " " << c.fallback.verify_deadline_s << "\n"
       << c.io_threads << " " << c.worker_threads << " " << c.compile_workers << "\n"
       << c.log_level << " " << c.log_file << "\n";
@@ -65,14 +65,17 @@ TEST(Config, RefusesWithFileLineAndValue) {
     std::string yaml, message;
   };
   for (const Case& c : {
-           Case{"socket:\n  max_connections: many\n",
-                "x.yaml:2: socket.max_connections is 'many', expected an integer from 1 to 1048576"},
+           Case{
+               "socket:\n  max_connections: many\n",
+               "x.yaml:2: socket.max_connections is 'many', expected an integer from 1 to 1048576"},
            Case{"socket:\n  max_connections: 0\n",
                 "x.yaml:2: socket.max_connections is '0', expected an integer from 1 to 1048576"},
            Case{"socket:\n  directory_mode: '0800'\n",
-                "x.yaml:2: socket.directory_mode is '0800', expected an octal mode from 0700 to 0777"},
+                "x.yaml:2: socket.directory_mode is '0800', expected an octal mode from 0700 to "
+                "0777"},
            Case{"socket:\n  directory_mode: '0600'\n",
-                "x.yaml:2: socket.directory_mode is '0600', expected an octal mode from 0700 to 0777"},
+                "x.yaml:2: socket.directory_mode is '0600', expected an octal mode from 0700 to "
+                "0777"},
            Case{"socket:\n  allowed_uids: 5\n",
                 "x.yaml:2: socket.allowed_uids is '5', expected a list of user ids"},
            Case{"socket:\n  allowed_uids:\n    - 1\n    - root\n",

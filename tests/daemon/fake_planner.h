@@ -80,8 +80,8 @@ class FakePlanner final : public Planner {
     planned.entry.groups = {group};
     planned.entry.evidence.verified = verified;
     for (int number : {image, image + 1000}) {
-      planned.images.push_back(std::make_shared<const jit::Image>(
-          cache::testing::sample_image(number, image_bytes)));
+      planned.images.push_back(
+          std::make_shared<const jit::Image>(cache::testing::sample_image(number, image_bytes)));
     }
     return planned;
   }

@@ -133,8 +133,8 @@ TEST(Frames, MalformedBodiesAreRefusedWithTheReason) {
   for (const Case& c : {
            Case{"", "frame of 0 bytes is not what its schema says"},
            Case{std::string(64, '\xff'), "frame of 64 bytes is not what its schema says"},
-           Case{foreign, "frame of " + std::to_string(good.size()) +
-                             " bytes is not what its schema says"},
+           Case{foreign,
+                "frame of " + std::to_string(good.size()) + " bytes is not what its schema says"},
            Case{good.substr(0, good.size() / 2), "frame of " + std::to_string(good.size() / 2) +
                                                      " bytes is not what its schema says"},
        }) {
@@ -156,7 +156,8 @@ TEST(Frames, ABodyOfALaterVersionIsUnsupportedAndNoneIsCorrupt) {
       changed[i] = char(value);
       auto body = decode_body(changed);
       if (body) continue;
-      if (body.error().message == "frame has a body of kind 200, expected at most 22") ++unsupported;
+      if (body.error().message == "frame has a body of kind 200, expected at most 22")
+        ++unsupported;
       if (body.error().message == "frame has no body") ++none;
     }
   }

@@ -16,6 +16,8 @@ std::shared_ptr<const Reply> reply(int problem, std::size_t bytes = 1000) {
   return reply;
 }
 
+constexpr auto kStale = [](const Reply&) { return true; };
+
 TEST(ReplyCache, DropsTheLeastRecentlyUsed) {
   ReplyCache cache(5000);  // three of 1000 and their overhead
   for (int i = 1; i <= 3; ++i) cache.put(sample_digest(i), reply(i), 0);
@@ -31,10 +33,12 @@ TEST(ReplyCache, DropsTheLeastRecentlyUsed) {
   EXPECT_EQ(cache.size().replies, 3u);
 }
 
-TEST(ReplyCache, ForgetsAllSizesOfAProblem) {
+TEST(ReplyCache, ForgetsTheStaleRepliesOfAProblem) {
   ReplyCache cache(1 << 20);
   for (int i = 1; i <= 4; ++i) cache.put(sample_digest(i), reply(i % 2), 0);
-  cache.forget(sample_digest(1));
+  cache.forget(sample_digest(1), [](const Reply&) { return false; });
+  EXPECT_EQ(cache.size().replies, 4u);
+  cache.forget(sample_digest(1), kStale);
   EXPECT_FALSE(cache.find(sample_digest(1)));
   EXPECT_TRUE(cache.find(sample_digest(2)));
   cache.forget_all();
@@ -45,11 +49,11 @@ TEST(ReplyCache, ForgetsAllSizesOfAProblem) {
 TEST(ReplyCache, RefusesAReplyMadeFromWhatWasReplacedMeanwhile) {
   ReplyCache cache(1 << 20);
   std::uint64_t generation = cache.generation(sample_digest(1));
-  cache.forget(sample_digest(1));
+  cache.forget(sample_digest(1), kStale);
   cache.put(sample_digest(7), reply(1), generation);
   EXPECT_FALSE(cache.find(sample_digest(7)));
   generation = cache.generation(sample_digest(1));
-  cache.forget(sample_digest(2));
+  cache.forget(sample_digest(2), kStale);
   cache.put(sample_digest(7), reply(1), generation);
   EXPECT_TRUE(cache.find(sample_digest(7)));
   generation = cache.generation(sample_digest(1));

@@ -60,9 +60,10 @@ class Schedule : public ::testing::Test {
     listener.progress = [this](const TuneStep&) { ++steps_; };
     listener.done = [this, name](const Result<TuneOutcome>& outcome) {
       std::lock_guard lock(mutex_);
-      answers_ += name + ":" + (!outcome               ? outcome.error().message
-                                : outcome->interrupted ? "interrupted"
-                                                       : outcome->report) +
+      answers_ += name + ":" +
+                  (!outcome               ? outcome.error().message
+                   : outcome->interrupted ? "interrupted"
+                                          : outcome->report) +
                   " ";
     };
     return scheduler_.request(key(name), problem(name), {evaluations}, priority, listener);
@@ -163,8 +164,7 @@ TEST_F(Schedule, CancellingInterruptsWhatNobodyElseWaitsFor) {
   EXPECT_EQ(scheduler_.counts().waiting, 0u);
   EXPECT_TRUE(scheduler_.cancel(first));
   ASSERT_TRUE(drain());
-  EXPECT_EQ(answers(),
-            "a:the tune was cancelled w:the tune was cancelled a:interrupted ");
+  EXPECT_EQ(answers(), "a:the tune was cancelled w:the tune was cancelled a:interrupted ");
   EXPECT_FALSE(scheduler_.cancel(first));
   EXPECT_EQ(scheduler_.counts().interrupted, 1u);
 }

@@ -153,6 +153,22 @@ TEST_F(ServiceTest, TheNearestEntryIsTheFallbacksSeed) {
   EXPECT_EQ(planner_.last_nearest, std::vector<std::string>{"pointwise tuned"});
 }
 
+TEST_F(ServiceTest, ATuneOfOneSizeLeavesTheFallbacksOfOthersAlone) {
+  value_of(get(sample_problem(16)));
+  ASSERT_TRUE(drain());
+  planner_.tune_error = Error{ErrorCode::kCrash, "crashed", {}};
+  value_of(get(sample_problem(17)));
+  ASSERT_TRUE(drain());
+  planner_.tune_error.reset();
+  value_of(service_->tune({sample_problem(16)}, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kFallback);
+  EXPECT_EQ(planner_.fallbacks, 2);
+  value_of(service_->tune({sample_problem(17)}, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kHit);
+}
+
 TEST_F(ServiceTest, ARecordWhoseImagesAreGoneIsAMiss) {
   config_.tune.background = false;
   cache::Record record;
@@ -192,13 +208,15 @@ TEST_F(ServiceTest, RequestsThatMakeNoSenseAreRefusedWithTheReason) {
   for (const Case& c : {
            Case{with([](auto& p) { p.sizes = {}; }), ErrorCode::kInvalidArgument,
                 "request has 0 sizes, expected 1: one per dynamic dimension of scale"},
-           Case{with([](auto& p) { p.sizes = {1, 2}; }), ErrorCode::kInvalidArgument,
+           Case{with([](auto& p) {
+                  p.sizes = {1, 2};
+                }),
+                ErrorCode::kInvalidArgument,
                 "request has 2 sizes, expected 1: one per dynamic dimension of scale"},
            Case{with([](auto& p) { p.sizes = {-1}; }), ErrorCode::kInvalidArgument,
                 "size of M is -1, expected at least 0"},
            Case{with([](auto& p) { p.device = sample_digest(1); }), ErrorCode::kUnsupported,
-                "device is " + sample_digest(1).hex() + ", expected " + device +
-                    " (NVIDIA H200)"},
+                "device is " + sample_digest(1).hex() + ", expected " + device + " (NVIDIA H200)"},
        }) {
     auto reply = get(c.problem);
     ASSERT_FALSE(reply) << c.message;
@@ -234,14 +252,13 @@ TEST_F(ServiceTest, SubscribersAreToldOfABetterPlanOnce) {
   opener.join();
   std::mutex mutex;
   std::vector<std::uint64_t> told, other_told;
-  auto subscription = value_of(service_->subscribe(
-      {sample_problem(16), first->plan_version}, [&](std::uint64_t version) {
+  auto subscription = value_of(
+      service_->subscribe({sample_problem(16), first->plan_version}, [&](std::uint64_t version) {
         std::lock_guard lock(mutex);
         told.push_back(version);
       }));
-  value_of(service_->subscribe({sample_problem(99), 5}, [&](std::uint64_t version) {
-    other_told.push_back(version);
-  }));
+  value_of(service_->subscribe({sample_problem(99), 5},
+                               [&](std::uint64_t version) { other_told.push_back(version); }));
   service_->tell(subscription.id);  // what the session does; the tune may be over already
   ASSERT_TRUE(drain());
   auto second = value_of(get(sample_problem(16)));
