@@ -9,6 +9,11 @@
 
 namespace tilewright::templates {
 
+/// In parentheses, unless it is one name or number.
+inline std::string grouped(const std::string& text) {
+  return text.find(' ') == std::string::npos ? text : "(" + text + ")";
+}
+
 class Code {
  public:
   template <typename... Args>

@@ -298,24 +298,26 @@ std::array<std::string, 4> GemmWriter::tile() const {
   const std::string tiles_m = ceil_div_text(rows, block_m);
   const std::string tiles_n = ceil_div_text(columns, block_n);
   const bool batched = !problem_.batches().is(1);
+  const std::string per_batch = grouped(product_text({tiles_m, tiles_n}));
   const std::string tile =
-      batched ? fmt::format("block.x % ({} * {})", tiles_m, tiles_n) : std::string("block.x");
+      batched ? fmt::format("(block.x % {})", per_batch) : std::string("block.x");
   std::string tile_m, tile_n;
   if (group == 1) {
-    tile_m = fmt::format("({}) / ({})", tile, tiles_n);
-    tile_n = fmt::format("({}) % ({})", tile, tiles_n);
+    tile_m = fmt::format("{} / {}", tile, tiles_n);
+    tile_n = fmt::format("{} % {}", tile, tiles_n);
   } else {
     // As simt_gemm::block_of.
-    const std::string first = fmt::format("({}) / ({} * {}) * {}", tile, group, tiles_n, group);
-    const std::string within = fmt::format("(({}) - {} * ({}))", tile, first, tiles_n);
+    const std::string first = fmt::format(
+        "{} / {} * {}", tile, grouped(product_text({std::to_string(group), tiles_n})), group);
+    const std::string within = fmt::format("({} - {} * {})", tile, first, tiles_n);
     const std::string height = fmt::format("min({} - {}, {})", tiles_m, first, group);
     tile_m = fmt::format("({} + {} % {})", first, within, height);
-    tile_n = fmt::format("({} / {})", within, height);
+    tile_n = fmt::format("{} / {}", within, height);
   }
   const std::string row = fmt::format("{} * {}", tile_m, block_m);
   const std::string column = fmt::format("{} * {}", tile_n, block_n);
   const std::string batch_row =
-      batched ? fmt::format("block.x / ({} * {}) * ({}) + ", tiles_m, tiles_n, rows.text()) : "";
+      batched ? fmt::format("block.x / {} * {} + ", per_batch, grouped(rows.text())) : "";
   return {batch_row + row, fmt::format("min({}, {} - {})", block_m, rows.text(), row), column,
           fmt::format("min({}, {} - {})", block_n, columns.text(), column)};
 }
@@ -399,10 +401,10 @@ Result<jit::Plan> GemmWriter::plan() {
   finish.arguments = {workspace};
   add(finish, code_.plan_arguments());
   add(finish, code_.plan_dimensions());
-  const std::string rest = fmt::format("block.x / ({})", blocks_n);
-  const std::string row = fmt::format("{} % ({}) * {}", rest, blocks_m, kFinishRows);
-  const std::string column = fmt::format("block.x % ({}) * {}", blocks_n, finish_columns);
-  finish.tile = {fmt::format("{} / ({}) * ({}) + {}", rest, blocks_m, rows.text(), row),
+  const std::string rest = "block.x / " + blocks_n;
+  const std::string row = fmt::format("{} % {} * {}", rest, blocks_m, kFinishRows);
+  const std::string column = fmt::format("block.x % {} * {}", blocks_n, finish_columns);
+  finish.tile = {fmt::format("{} / {} * {} + {}", rest, blocks_m, grouped(rows.text()), row),
                  fmt::format("min({}, {} - {})", kFinishRows, rows.text(), row), column,
                  fmt::format("min({}, {} - {})", finish_columns, columns.text(), column)};
   TILEWRIGHT_TRY(

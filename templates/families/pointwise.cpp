@@ -59,7 +59,8 @@ class Pointwise final : public Family {
   }
 
   Config safe_config(const Operator&, const Bindings&) const override {
-    return {{"width", 4}, {"items", 1}, {"rows_per_thread", 1}, {"threads_x", 64}, {"threads_y", 4}};
+    return {
+        {"width", 4}, {"items", 1}, {"rows_per_thread", 1}, {"threads_x", 64}, {"threads_y", 4}};
   }
 
   Result<Generated> generate(const Operator& group, const Config& config,
@@ -133,12 +134,13 @@ class Pointwise final : public Family {
       launch.arguments.push_back(std::move(argument));
     }
     // With no columns there is no block, so no division by zero is ever evaluated.
-    const std::string row = column_blocks == "1"
-                                ? fmt::format("block.x * {}", tile_rows)
-                                : fmt::format("block.x / ({}) * {}", column_blocks, tile_rows);
+    const std::string row =
+        column_blocks == "1" ? fmt::format("block.x * {}", tile_rows)
+                             : fmt::format("block.x / {} * {}", grouped(column_blocks), tile_rows);
     const std::string column =
-        column_blocks == "1" ? "0"
-                             : fmt::format("block.x % ({}) * {}", column_blocks, tile_columns);
+        column_blocks == "1"
+            ? "0"
+            : fmt::format("block.x % {} * {}", grouped(column_blocks), tile_columns);
     launch.tile = {row, fmt::format("min({}, {} - {})", tile_rows, rows.text(), row), column,
                    fmt::format("min({}, {} - {})", tile_columns, columns.text(), column)};
     plan.launches.push_back(std::move(launch));

@@ -194,8 +194,8 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
     // Outermost: what is left.
     const std::string extent = in_kernel ? group.parameter(axes[i]) : group.member(axes[i]);
     code.line("const index {} = {}{};", names[i], rest,
-              i == 0 ? "" : fmt::format(" % ({})", extent));
-    rest = fmt::format("{} / ({})", rest, extent);
+              i == 0 ? "" : fmt::format(" % {}", grouped(extent)));
+    rest = fmt::format("{} / {}", rest, grouped(extent));
   }
   return names;
 }
