@@ -1,12 +1,15 @@
 #include "search/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <ctime>
+#include <sstream>
 
 namespace tilewright::search {
 namespace {
@@ -28,6 +31,39 @@ std::string host_name() {
 
 }  // namespace
 
+std::string to_text(const GroupChoice& choice) {
+  return fmt::format("{} {} of {}", choice.family, templates::to_string(choice.config),
+                     fmt::join(choice.statements, "+"));
+}
+
+Result<GroupChoice> parse_group(const std::string& text) {
+  const auto refused = [&] {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("group is '{}', expected FAMILY TUNABLE=VALUE... of STATEMENT+...", text));
+  };
+  const auto number = [](std::string_view digits, auto& out) {
+    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+    return parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size();
+  };
+  GroupChoice choice;
+  std::istringstream words(text);
+  std::string word;
+  if (!(words >> choice.family)) return refused();
+  while (words >> word && word != "of") {
+    const auto equals = word.find('=');
+    if (equals == std::string::npos ||
+        !number(std::string_view(word).substr(equals + 1), choice.config[word.substr(0, equals)]))
+      return refused();
+  }
+  if (word != "of" || !(words >> word)) return refused();
+  std::istringstream statements(word);
+  for (std::string index; std::getline(statements, index, '+');)
+    if (!number(index, choice.statements.emplace_back())) return refused();
+  if (words >> word) return refused();
+  return choice;
+}
+
 Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& request) {
   if (report.choice < 0)
     return fail(ErrorCode::kNotFound, fmt::format("{}: no plan was found", report.problem));
@@ -40,7 +76,7 @@ Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& reque
   entry.narrow = report.narrow;
   const PartitionReport& partition = report.partitions[static_cast<std::size_t>(report.choice)];
   for (const GroupReport& group : partition.groups)
-    entry.groups.push_back(group.best.family + " " + templates::to_string(group.best.config));
+    entry.groups.push_back(to_text({group.best.family, group.best.config, group.indices}));
   cache::Evidence& evidence = entry.evidence;
   evidence.time_us = report.choice_sample.time_us;
   evidence.spread_us = report.choice_sample.spread_us;

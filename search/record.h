@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cache/record.h"
 #include "cache/store.h"
@@ -11,6 +12,20 @@
 #include "search/tuner.h"
 
 namespace tilewright::search {
+
+/// How one group of an entry was made: what Entry::groups says of it, so that its config can be
+/// generated again for another shape.
+struct GroupChoice {
+  std::string family;
+  templates::Config config;
+  std::vector<int> statements;  ///< indices into the operator's
+
+  bool operator==(const GroupChoice&) const = default;
+};
+/// "simt_gemm block_k=16 block_m=64 of 0+1+2".
+std::string to_text(const GroupChoice& choice);
+/// Errors: kInvalidArgument.
+Result<GroupChoice> parse_group(const std::string& text);
 
 /// The plan, its narrow twin and the evidence. chosen_for is the shape that was tuned.
 /// Errors: kNotFound when the report has no choice, kInvalidArgument when it was not verified.

@@ -17,11 +17,13 @@ TuneRequest request() {
 }
 
 TEST(Entry, HoldsPlansAndEvidenceOfTheChoice) {
-  const auto entry = to_entry(samples::report(), request());
+  TuneReport report = samples::report();
+  report.partitions[0].groups[0].indices = {0, 1};
+  const auto entry = to_entry(report, request());
   ASSERT_TRUE(entry) << entry.error().message;
   EXPECT_EQ(entry->plan, samples::report().plan);
   EXPECT_EQ(entry->narrow, samples::report().narrow);
-  EXPECT_EQ(entry->groups, std::vector<std::string>{"pointwise threads=256 width=8"});
+  EXPECT_EQ(entry->groups, std::vector<std::string>{"pointwise threads=256 width=8 of 0+1"});
   EXPECT_EQ(entry->evidence.time_us, 4);
   EXPECT_EQ(entry->evidence.baseline_us, 10);
   EXPECT_EQ(entry->evidence.margin, 0.6);
@@ -31,6 +33,22 @@ TEST(Entry, HoldsPlansAndEvidenceOfTheChoice) {
   EXPECT_EQ(entry->evidence.tried, 4);
   EXPECT_EQ(entry->evidence.failed, 1);
   EXPECT_EQ(entry->evidence.created.size(), std::string("2026-01-01T00:00:00Z").size());
+}
+
+TEST(Entry, SaysHowItsGroupsWereMade) {
+  const GroupChoice choice{"simt_gemm", {{"block_k", 16}, {"split_k", -1}}, {0, 2, 11}};
+  EXPECT_EQ(to_text(choice), "simt_gemm block_k=16 split_k=-1 of 0+2+11");
+  EXPECT_EQ(parse_group(to_text(choice)), choice);
+  const GroupChoice without{"pointwise", {}, {3}};
+  EXPECT_EQ(parse_group(to_text(without)), without);
+  for (const char* text :
+       {"", "pointwise", "pointwise of", "pointwise width=8", "pointwise width of 1",
+        "pointwise width=x of 1", "pointwise of 1+", "pointwise of x", "pointwise of 1 2"}) {
+    const auto parsed = parse_group(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().message, "group is '" + std::string(text) +
+                                          "', expected FAMILY TUNABLE=VALUE... of STATEMENT+...");
+  }
 }
 
 TEST(Entry, IsOfAVerifiedChoiceOnly) {

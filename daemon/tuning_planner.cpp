@@ -1,0 +1,200 @@
+#include "daemon/tuning_planner.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <future>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "daemon/fallback.h"
+#include "jit/compile_pool.h"
+#include "jit/locations.h"
+#include "search/measure/measurer.h"
+#include "search/record.h"
+#include "search/report.h"
+#include "search/tuner.h"
+#include "templates/headers.h"
+
+namespace tilewright::daemon {
+namespace {
+
+class TuningPlanner final : public Planner {
+ public:
+  TuningPlanner(const Config& config, cache::Store& store, std::shared_ptr<jit::Driver> driver,
+                std::unique_ptr<jit::CompilePool> compiler)
+      : config_(config),
+        store_(store),
+        driver_(std::move(driver)),
+        compiler_(std::move(compiler)),
+        generator_(templates::generator_digest(templates::device_headers())),
+        spaces_(jit::find_configs() / "spaces") {}
+
+  const jit::DeviceInfo& device() const override { return driver_->device(config_.device.ordinal); }
+  Digest generator() const override { return generator_; }
+
+  Result<Planned> fallback(const Problem& problem, const cache::Entry* nearest) override {
+    TILEWRIGHT_ASSIGN_OR_RETURN(search::PartitionSpace space,
+                                search::PartitionSpace::of(*problem.op, templates::families()));
+    if (nearest) {
+      auto parts = parts_of(*nearest, space, problem.bindings, device(), spaces_);
+      auto planned = parts ? compose(problem, space, *parts) : Result<Planned>(fail(parts.error()));
+      if (planned) return planned;
+      spdlog::info("{}: the nearest entry does not serve: {}", problem.op->name,
+                   planned.error().message);
+    }
+    return compose(problem, space, safe_parts(space, problem.bindings));
+  }
+
+  Result<TuneOutcome> tune(const Problem& problem, const TuneSettings& settings,
+                           const std::function<void(const TuneStep&)>& progress,
+                           std::stop_token stop) override {
+    search::TuneRequest request = request_for(problem);
+    request.budget = {settings.evaluations, settings.seconds};
+    request.seed = settings.seed;
+    request.strategy = settings.strategy;
+    search::TuneHooks hooks = search::journal_in(store_, request, device());
+    hooks.progress = [&](const search::TuneProgress& at) {
+      progress({at.done, at.total, at.seconds, at.eta_seconds, at.best_us, at.current});
+    };
+    std::unique_lock lock(device_mutex_);
+    TILEWRIGHT_TRY(open_measurer());
+    auto report = search::tune(request, *compiler_, *measurer_, hooks, stop);
+    release_measurer();
+    lock.unlock();
+    if (!report) return fail(std::move(report.error()));
+    TuneOutcome outcome;
+    outcome.interrupted = report->interrupted;
+    outcome.report =
+        search::to_json(*report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (report->choice >= 0 && report->choice_verified) {
+      TILEWRIGHT_TRY(search::store_report(store_, *report, request));
+      outcome.stored = true;
+    } else if (!report->interrupted) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: no candidate of {} survived", report->problem, report->tried));
+    }
+    return outcome;
+  }
+
+ private:
+  search::TuneRequest request_for(const Problem& problem) const {
+    search::TuneRequest request;
+    request.op = problem.op;
+    request.bindings = problem.bindings;
+    request.generator = generator_;
+    request.spaces = spaces_;
+    return request;
+  }
+
+  Result<Planned> compose(const Problem& problem, const search::PartitionSpace& space,
+                          const std::vector<search::Part>& parts) {
+    search::TuneRequest request = request_for(problem);
+    auto make = [&](search::Alignment alignment) {
+      search::Composer composer(request, space, *compiler_, device());
+      return std::move(composer.compose({&parts, 1}, alignment).front());
+    };
+    // Both at once: the compiles are what takes the time.
+    auto narrow_made = std::async(std::launch::async, make, search::Alignment::kAny);
+    Result<search::Composition> wide = make(search::Alignment::kAllocated);
+    Result<search::Composition> narrow = narrow_made.get();
+    if (!wide) return fail(std::move(wide.error()));
+    if (!narrow) return fail(std::move(narrow.error()));
+
+    Planned planned;
+    for (const search::Part& part : parts) {
+      const search::Group& group = space.groups()[std::size_t(part.group)];
+      planned.entry.groups.push_back(
+          search::to_text({std::string(part.family->name()), part.config, group.statements}));
+    }
+    cache::Evidence& evidence = planned.entry.evidence;
+    evidence.nvrtc_version = compiler_->nvrtc_version();
+    evidence.driver_version = device().driver_version;
+    TILEWRIGHT_ASSIGN_OR_RETURN(evidence.verified, verify(problem, *wide));
+    planned.images = wide->images;
+    planned.entry.plan = std::move(wide->plan);
+    if (narrow->plan != planned.entry.plan) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(bool narrow_verified, verify(problem, *narrow));
+      evidence.verified = evidence.verified && narrow_verified;
+      planned.entry.narrow = std::move(narrow->plan);
+      for (const auto& image : narrow->images) planned.images.push_back(image);
+    }
+    return planned;
+  }
+
+  /// False: the device is busy, or cannot be had. Errors: what is wrong with the plan.
+  Result<bool> verify(const Problem& problem, const search::Composition& composition) {
+    if (!config_.fallback.verify) return false;
+    std::unique_lock lock(device_mutex_, std::try_to_lock);
+    if (!lock) return false;
+    if (auto opened = open_measurer(); !opened) {
+      spdlog::info("fallback is not verified: {}", opened.error().message);
+      return false;
+    }
+    search::Trial trial;
+    trial.id = "fallback " + problem.op->name;
+    trial.op = problem.op;
+    trial.bindings = problem.bindings;
+    trial.plan = composition.plan;
+    trial.images = composition.images;
+    trial.timed = false;
+    trial.measure.deadline_s = config_.fallback.verify_deadline_s;
+    auto result = measurer_->run(trial);
+    release_measurer();
+    if (!result) {
+      measurer_.reset();
+      spdlog::warn("fallback is not verified: {}", result.error().message);
+      return false;
+    }
+    if (!result->failure) return true;
+    // A deadline that passed says nothing about the plan.
+    if (result->failure->code == ErrorCode::kHang) return false;
+    return fail(std::move(*result->failure));
+  }
+
+  Result<void> open_measurer() {
+    if (measurer_) return {};
+    search::MeasureProcessOptions options;
+    options.driver.kind = driver_->kind();
+    options.driver.virtual_device = config_.device.virtual_device;
+    options.ordinal = config_.device.ordinal;
+    TILEWRIGHT_ASSIGN_OR_RETURN(measurer_, search::measure_in_process(options));
+    return {};
+  }
+  /// The lease of a real device is held only while it is used, so that others can measure too; the
+  /// virtual one is nobody else's, and its worker is kept.
+  void release_measurer() {
+    if (driver_->kind() == jit::DriverKind::kReal) measurer_.reset();
+  }
+
+  const Config& config_;
+  cache::Store& store_;
+  std::shared_ptr<jit::Driver> driver_;
+  std::unique_ptr<jit::CompilePool> compiler_;
+  const Digest generator_;
+  const std::filesystem::path spaces_;
+  std::mutex device_mutex_;  ///< guards the measurer
+  std::unique_ptr<search::Measurer> measurer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Planner>> start_planner(const Config& config, cache::Store& store) {
+  jit::DriverOptions driver_options;
+  driver_options.kind = config.device.kind;
+  driver_options.virtual_device = config.device.virtual_device;
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto driver, jit::Driver::open(driver_options));
+  if (config.device.ordinal >= driver->device_count()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("device.ordinal is {}, expected less than {}", config.device.ordinal,
+                            driver->device_count()));
+  }
+  jit::CompilePoolOptions pool;
+  pool.workers = config.compile_workers;
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto compiler,
+                              jit::CompilePool::start(templates::device_headers(), pool));
+  return std::unique_ptr<Planner>(
+      new TuningPlanner(config, store, std::move(driver), std::move(compiler)));
+}
+
+}  // namespace tilewright::daemon
