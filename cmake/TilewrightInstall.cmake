@@ -26,4 +26,34 @@ set(TILEWRIGHT_DATADIR ${CMAKE_INSTALL_DATADIR}/tilewright)
 install(DIRECTORY configs DESTINATION ${TILEWRIGHT_DATADIR})
 install(DIRECTORY templates/device templates/kernels DESTINATION ${TILEWRIGHT_DATADIR}/templates
   FILES_MATCHING PATTERN *.cuh)
+if(EXISTS ${PROJECT_SOURCE_DIR}/client/python/tilewright)
+  install(DIRECTORY client/python/tilewright DESTINATION ${TILEWRIGHT_DATADIR}/python
+    FILES_MATCHING PATTERN *.py)
+endif()
 install(FILES LICENSE DESTINATION ${TILEWRIGHT_DATADIR})
+
+# The client library: what programs link. Header-only C++ over a C interface.
+if(TARGET tilewright::client)
+  get_target_property(client tilewright::client ALIASED_TARGET)
+  set_target_properties(${client} PROPERTIES EXPORT_NAME client)
+  target_include_directories(${client} INTERFACE
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tilewright>)
+  add_dependencies(tilewright_programs ${client})
+  install(TARGETS ${client} EXPORT tilewright
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  foreach(header client/tilewright.h client/client.h jit/result.h)
+    get_filename_component(folder ${header} DIRECTORY)
+    install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tilewright/${folder})
+  endforeach()
+
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tilewright)
+  install(EXPORT tilewright NAMESPACE tilewright:: DESTINATION ${package_dir}
+    FILE tilewrightTargets.cmake)
+  configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tilewrightConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/tilewrightConfig.cmake INSTALL_DESTINATION ${package_dir})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilewrightConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/tilewrightConfig.cmake
+                ${PROJECT_BINARY_DIR}/tilewrightConfigVersion.cmake
+    DESTINATION ${package_dir})
+endif()
