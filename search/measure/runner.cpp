@@ -47,8 +47,8 @@ Result<void> check_inputs(const Trial& trial, const VerifyJob& job) {
   TILEWRIGHT_ASSIGN_OR_RETURN(const Digest inputs, input_digest(job));
   if (inputs == trial.inputs) return {};
   return fail(ErrorCode::kCorrupt,
-              fmt::format("trial {}: input data of seed {} is {} on this machine, expected {}",
-                          trial.id, trial.seed, inputs.hex(), trial.inputs.hex()));
+              fmt::format("input data of seed {} is {} on this machine, expected {}", trial.seed,
+                          inputs.hex(), trial.inputs.hex()));
 }
 
 // On the virtual GPU: how many blocks a launch executes, and for how long, while this lives.
