@@ -1,0 +1,65 @@
+#include "client/bundle_source.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+
+namespace tilewright::client {
+
+Result<std::unique_ptr<BundleSource>> BundleSource::open(const std::filesystem::path& file,
+                                                         const jit::DeviceInfo& device) {
+  std::unique_ptr<BundleSource> source(new BundleSource(file, device));
+  std::ifstream in(file);
+  if (!in) return fail(ErrorCode::kNotFound, fmt::format("{}: cannot be read", file.string()));
+  TILEWRIGHT_ASSIGN_OR_RETURN(std::size_t items,
+                              cache::import_lines(*source->store_, in, file.string()));
+  (void)items;
+  return source;
+}
+
+Result<PlanSource::Answer> BundleSource::get(const Request& request,
+                                             const std::vector<Digest>&) {
+  cache::Key key = cache::Key::of(*request.op, device_);
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_->get(key));
+  const cache::Entry* entry = nullptr;
+  if (record && !record->entries.empty()) {
+    // Sizes are bound by position: the record's operator may have other names.
+    templates::Bindings bindings;
+    const auto& dimensions = record->entries.front().plan.dimensions;
+    const auto& sizes = request.problem.sizes;
+    for (std::size_t i = 0; i < dimensions.size() && i < sizes.size(); ++i)
+      bindings[dimensions[i]] = sizes[i];
+    entry = record->find(bindings);
+  }
+  if (!entry) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{}: no plan for {} at {} on {}", file_.string(), request.op->name,
+                            fmt::join(request.problem.sizes, ","), device_.name));
+  }
+  Answer answer;
+  answer.plan.problem = key.problem;
+  answer.plan.plan_version = 1;
+  answer.plan.source = protocol::Source::kHit;
+  answer.plan.verified = entry->evidence.verified;
+  answer.plan.modelled = entry->evidence.modelled;
+  answer.plan.time_us = entry->evidence.time_us;
+  answer.plan.baseline_us = entry->evidence.baseline_us;
+  answer.plan.plan = jit::pack(entry->plan);
+  if (!entry->narrow.tensors.empty()) answer.plan.narrow = jit::pack(entry->narrow);
+  answer.plan.groups = entry->groups;
+  cache::Record one;
+  one.entries = {*entry};
+  answer.plan.images = one.images();
+  for (const Digest& digest : answer.plan.images) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto image, store_->image(digest));
+    if (!image) {
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("{}: image {} is not there", file_.string(), digest.hex()));
+    }
+    answer.images.push_back(std::move(*image));
+  }
+  return answer;
+}
+
+}  // namespace tilewright::client

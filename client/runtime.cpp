@@ -1,0 +1,117 @@
+#include "client/runtime.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "client/bundle_source.h"
+#include "client/daemon_source.h"
+#include "templates/operator/parse.h"
+
+namespace tilewright::client {
+namespace {
+
+/// "auto", "cuda", "cuda:N", "virtual", "virtual:ID".
+Result<int> read_device(const std::string& text, jit::DriverOptions& options) {
+  int ordinal = 0;
+  auto colon = text.find(':');
+  std::string kind = text.substr(0, colon);
+  std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (text.empty() || text == "auto") return ordinal;
+  if (kind == "virtual") {
+    options.kind = jit::DriverKind::kVirtual;
+    if (!rest.empty()) options.virtual_device = rest;
+    return ordinal;
+  }
+  if (kind == "cuda") {
+    options.kind = jit::DriverKind::kReal;
+    auto end = rest.data() + rest.size();
+    auto parsed = std::from_chars(rest.data(), end, ordinal);
+    if (colon == std::string::npos ||
+        (parsed.ec == std::errc() && parsed.ptr == end && ordinal >= 0))
+      return ordinal;
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("device is '{}', expected auto, cuda, cuda:N, virtual or virtual:ID", text));
+}
+
+Result<std::shared_ptr<const jit::Context>> open_device(const std::string& text) {
+  jit::DriverOptions options;
+  TILEWRIGHT_ASSIGN_OR_RETURN(int ordinal, read_device(text, options));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto driver, jit::Driver::open(options));
+  if (ordinal >= driver->device_count()) {
+    return fail(ErrorCode::kNotFound, fmt::format("device is {}, expected less than {}", ordinal,
+                                                  driver->device_count()));
+  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(jit::Context context, jit::Context::create(driver, ordinal));
+  return std::make_shared<const jit::Context>(std::move(context));
+}
+
+/// "N=14336,T=bf16".
+Result<templates::Overrides> read_parameters(const std::string& text) {
+  templates::Overrides overrides;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t comma = std::min(text.find(',', at), text.size());
+    std::string one = text.substr(at, comma - at);
+    std::size_t equals = one.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == one.size()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("parameter is '{}', expected NAME=VALUE", one));
+    }
+    overrides[one.substr(0, equals)] = one.substr(equals + 1);
+    at = comma + 1;
+  }
+  return overrides;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runtime>> Runtime::open(RuntimeOptions options) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto context, open_device(options.daemon.device));
+  std::unique_ptr<PlanSource> source;
+  if (!options.bundle.empty()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(source, BundleSource::open(options.bundle, context->device()));
+  } else {
+    DaemonSourceOptions daemon{options.daemon, options.start_daemon, options.timeout};
+    if (daemon.program.socket.empty()) daemon.program.socket = protocol::default_socket();
+    TILEWRIGHT_ASSIGN_OR_RETURN(source, DaemonSource::open(std::move(daemon)));
+  }
+  return std::make_unique<Runtime>(std::move(context), std::move(source));
+}
+
+Runtime::Runtime(std::shared_ptr<const jit::Context> context, std::unique_ptr<PlanSource> source)
+    : context_(std::move(context)), source_(std::move(source)), modules_(*context_) {}
+
+Result<const OperatorHandle*> Runtime::load(const std::string& yaml, const std::string& file,
+                                            const std::string& parameters) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto overrides, read_parameters(parameters));
+  TILEWRIGHT_ASSIGN_OR_RETURN(templates::Operator op,
+                              templates::parse_operator(yaml, file, overrides));
+  auto handle = std::make_unique<OperatorHandle>();
+  handle->text = templates::print(op);
+  handle->digest = digest_of(handle->text);
+  for (const jit::PlanTensor& tensor : templates::plan_tensors(op))
+    handle->tensors.push_back(tensor.name);
+  handle->op = std::move(op);
+  std::lock_guard lock(mutex_);
+  return operators_.try_emplace(handle->digest, std::move(handle)).first->second.get();
+}
+
+Result<PlanHandle*> Runtime::open_plan(const OperatorHandle* op,
+                                       std::span<const std::int64_t> sizes) {
+  if (sizes.size() != op->op.dimensions.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} sizes, expected {}: one per dynamic dimension of {}", sizes.size(),
+                            op->op.dimensions.size(), op->op.name));
+  }
+  auto handle = std::make_unique<PlanHandle>(
+      *op, std::vector<std::int64_t>(sizes.begin(), sizes.end()), *source_, modules_, context_);
+  TILEWRIGHT_TRY(handle->open());
+  std::lock_guard lock(mutex_);
+  PlanHandle* known = plans_.insert(handle.get());
+  if (known == handle.get()) handles_.push_back(std::move(handle));
+  return known;
+}
+
+}  // namespace tilewright::client
