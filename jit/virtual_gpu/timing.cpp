@@ -15,8 +15,7 @@ constexpr double kL2BytesPerClockPerSm = 64;
 constexpr double kL2LatencyShare = 0.4;       // of the latency of DRAM
 constexpr double kMaxLoadsInFlight = 8;       // per warp
 constexpr double kIssueIntervalClocks = 1.5;  // of one warp: 4 if dependent, most are not
-constexpr double kSharedLatencyClocks =
-    8;  // a shared request adds to its warp: 30, mostly overlapped
+constexpr double kSharedLatencyClocks = 8;    // of a shared request, 30, what is not overlapped
 constexpr double kBarrierClocks = 30;
 constexpr double kLocalSectors = 4;      // per local request
 constexpr double kOverlapExponent = 8;   // infinite: perfect overlap, the maximum

@@ -78,6 +78,8 @@ TEST_F(Faulting, EachKindHasTheErrorOfHardware) {
   };
   EXPECT_EQ(fresh("poke", CUdeviceptr(0)), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(fresh("stop"), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(fresh("stuck"), CUDA_ERROR_LAUNCH_TIMEOUT) << "at once, without a deadline";
+  EXPECT_THAT(report(), HasSubstr("stuck"));
   driver->virtual_api()->tilewrightVgpuSetDeadline(0.05);
   EXPECT_EQ(fresh("spin"), CUDA_ERROR_LAUNCH_TIMEOUT);
   driver->virtual_api()->tilewrightVgpuSetDeadline(0);

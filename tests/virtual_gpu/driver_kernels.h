@@ -11,6 +11,7 @@ namespace tilewright::vgpu::testing {
 /// poke(address): *address = 7.
 /// spin(): never ends.
 /// stop(): traps.
+/// stuck(): waits at a barrier for 64 threads.
 /// bounded(): does nothing, at most 64 threads.
 /// hungry(): does nothing, with 255 registers.
 /// strided(out, in, stride): out[i] = in[i * stride], i the thread's index in the grid.
@@ -97,6 +98,12 @@ $again:
 .visible .entry stop()
 {
   trap;
+}
+
+.visible .entry stuck()
+{
+  bar.sync 0, 64;
+  ret;
 }
 
 .visible .entry bounded()
