@@ -50,8 +50,8 @@ void show(std::size_t done, std::size_t total, const TrialResult& result) {
           ? fmt::format("{}: {}", to_string(result.failure->code), result.failure->message)
       : result.sample.count == 0
           ? fmt::format("verified, {:.2f} of the tolerance", result.verification.worst_ratio)
-          : fmt::format("{:.2f} us +- {:.2f} {}", result.sample.time_us, result.sample.spread_us,
-                        result.sample.modelled ? "modelled" : "measured");
+          : fmt::format("{} {:.2f} us +- {:.2f}", result.sample.modelled ? "modelled" : "measured",
+                        result.sample.time_us, result.sample.spread_us);
   fmt::print("[{}/{}] {}: {}\n", done, total, result.id, outcome);
   std::fflush(stdout);
 }

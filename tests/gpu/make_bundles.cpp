@@ -1,7 +1,7 @@
 // make_gpu_bundles FOLDER: writes the two bundles that tests/gpu/run takes to a GPU.
 //
-//   FOLDER/check     every shipped operator, f32, f16 and bf16, all its groups and families, at ragged,
-//                    tiny, empty and unaligned shapes: is what the kernels compute right?
+//   FOLDER/check     every shipped operator in f32, f16 and bf16, whole and in parts, by every family,
+//                    at ragged, tiny, empty and unaligned shapes: is what the kernels compute right?
 //   FOLDER/measure   the shipped operators at the sizes of models: how long do candidates take?
 //
 // With --small: fewer of both and small sizes, for the virtual GPU.
@@ -93,7 +93,7 @@ class Maker {
       }
     }
     request.candidates = settings_.small ? 1 : 2;
-    request.leading_only = settings_.small;
+    request.leading_only = true;
     request.timed = false;
     request.unaligned = unaligned;
     return add(request, trials);
