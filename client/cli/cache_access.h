@@ -1,0 +1,37 @@
+/// The cache of this host: its store or, where a daemon owns that, what the daemon exchanges.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cache/store.h"
+#include "daemon/protocol/channel.h"
+
+namespace tilewright::cli {
+
+class Session;
+
+class CacheAccess {
+ public:
+  /// For reading and writing: the store, or one in memory that commit() hands to the daemon. Of what
+  /// the daemon holds, nothing is seen.
+  static Result<CacheAccess> for_writing(const Session& session);
+  /// For reading: the store, or what the daemon exports into one in memory.
+  static Result<CacheAccess> for_reading(const Session& session);
+
+  cache::Store& store() { return *store_; }
+  Result<void> commit();
+
+ private:
+  static Result<CacheAccess> open(const Session& session);
+
+  std::unique_ptr<cache::Store> store_;
+  std::optional<protocol::Channel> daemon_;
+};
+
+/// The daemon's answer to an export: JSON lines.
+Result<std::string> daemon_export(protocol::Channel& daemon);
+
+}  // namespace tilewright::cli

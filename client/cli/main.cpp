@@ -1,0 +1,45 @@
+// `tilewright`: the command line. docs/command-line.md lists the commands.
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/session.h"
+
+int main(int argc, char** argv) {
+  using namespace tilewright::cli;
+
+  Session session;
+  CLI::App app{"Tilewright: just-in-time kernel autotuning for NVIDIA GPUs", "tilewright"};
+  app.set_version_flag("--version", TILEWRIGHT_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();  // global flags may stand behind the command
+  auto& options = session.options;
+  app.add_flag("--json", options.json, "Print JSON where a program might read it");
+  app.add_option("--device", options.device,
+                 "auto, cuda, cuda:N, virtual, or virtual:ID with a file of configs/devices");
+  app.add_option("--cache", options.cache, "Folder of the cache, where no daemon owns it")
+      ->envname("TILEWRIGHT_CACHE");
+  app.add_option("--socket", options.socket, "Socket of the daemon")->envname("TILEWRIGHT_SOCKET");
+  app.add_option("--templates", options.templates,
+                 "Folder with device/ and kernels/, instead of the templates built in");
+  app.add_option("--configs", options.configs, "Folder with devices/, spaces/, operators/, models/")
+      ->envname("TILEWRIGHT_CONFIGS");
+  app.add_flag("--no-daemon", options.no_daemon, "Neither ask nor start the daemon");
+
+  add_devices(app, session);
+  add_show(app, session);
+  add_generate(app, session);
+  add_tune(app, session);
+  add_sweep(app, session);
+  add_get(app, session);
+  add_run(app, session);
+  add_cache(app, session);
+  add_bundle(app, session);
+  add_serve(app, session);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kUsage;
+  }
+  return session.exit_code;
+}

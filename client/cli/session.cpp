@@ -1,0 +1,151 @@
+#include "client/cli/session.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "daemon/protocol/channel.h"
+#include "jit/locations.h"
+#include "templates/headers.h"
+
+namespace tilewright::cli {
+
+Result<DeviceChoice> parse_device(const std::string& text, const std::filesystem::path& configs) {
+  DeviceChoice choice;
+  choice.driver.configs = configs;
+  auto colon = text.find(':');
+  auto kind = text.substr(0, colon);
+  auto rest = colon == std::string::npos ? std::string() : text.substr(colon + 1);
+  if (text == "auto") return choice;
+  if (kind == "cuda") {
+    choice.driver.kind = jit::DriverKind::kReal;
+    auto end = std::from_chars(rest.data(), rest.data() + rest.size(), choice.ordinal);
+    if (rest.empty() || (end.ec == std::errc() && end.ptr == rest.data() + rest.size()))
+      return choice;
+  }
+  if (kind == "virtual") {
+    choice.driver.kind = jit::DriverKind::kVirtual;
+    if (!rest.empty()) choice.driver.virtual_device = rest;
+    return choice;
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--device is '{}', expected auto, cuda, cuda:N, virtual or virtual:ID", text));
+}
+
+Result<DeviceChoice> Session::device() const {
+  return parse_device(options.device, configs_folder());
+}
+
+Result<std::shared_ptr<jit::Driver>> Session::driver() const {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto choice, device());
+  return jit::Driver::open(choice.driver);
+}
+
+Result<jit::HeaderSet> Session::headers() const {
+  if (options.templates.empty()) return templates::device_headers();
+  return templates::load_headers(options.templates);
+}
+
+Result<std::unique_ptr<jit::CompilePool>> Session::compiler() const {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto set, headers());
+  return jit::CompilePool::start(std::move(set), {});
+}
+
+Result<std::unique_ptr<cache::Store>> Session::store() const {
+  cache::RocksOptions rocks;
+  rocks.folder = cache_folder();
+  return cache::open_rocks_store(rocks);
+}
+
+std::filesystem::path Session::cache_folder() const {
+  return options.cache.empty() ? jit::default_cache_folder() : options.cache;
+}
+
+std::filesystem::path Session::configs_folder() const {
+  return options.configs.empty() ? jit::find_configs() : options.configs;
+}
+
+std::filesystem::path Session::socket() const {
+  return options.socket.empty() ? protocol::default_socket() : options.socket;
+}
+
+Result<Problem> Session::problem(const std::filesystem::path& file, const std::string& shape,
+                                 const std::string& model) const {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto arguments, templates::split_shape_arguments(file, shape));
+  if (!model.empty()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto models, templates::operator_models(file));
+    auto found = models.find(model);
+    if (found == models.end()) {
+      std::string names;
+      for (const auto& [name, overrides] : models) names += (names.empty() ? "" : ", ") + name;
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--model is '{}', expected one of {}", model, names));
+    }
+    arguments.overrides.insert(found->second.begin(), found->second.end());  // --shape wins
+  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto op, templates::load_operator(file, arguments.overrides));
+  Problem problem{std::make_shared<templates::Operator>(std::move(op)), arguments.bindings, {}};
+  problem.title = problem.op->name;
+  for (const auto& [name, value] : problem.bindings)
+    problem.title += fmt::format(" {}={}", name, value);
+  return problem;
+}
+
+void Session::report(const Error& error) {
+  exit_code = kFailed;
+  if (options.json) {
+    nlohmann::json object = {{"error", to_string(error.code)}, {"message", error.message}};
+    if (!error.detail.empty()) object["detail"] = error.detail;
+    std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    return;
+  }
+  std::cerr << "tilewright: " << error.message << "\n";
+  if (!error.detail.empty()) std::cerr << error.detail << "\n";
+}
+
+void Session::report_usage(const Error& error) {
+  report(error);
+  exit_code = kUsage;
+}
+
+namespace {
+
+sigset_t interrupts() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  auto set = interrupts();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  waiter_ = std::jthread([this](std::stop_token ended) {
+    auto set = interrupts();
+    const timespec poll{0, 100'000'000};
+    while (!ended.stop_requested()) {
+      if (sigtimedwait(&set, nullptr, &poll) < 0) continue;
+      if (source_.stop_requested()) _exit(128 + SIGINT);
+      source_.request_stop();
+      std::cerr << "\nstopping: what was found is kept; once more to stop at once\n";
+    }
+  });
+}
+
+Interrupt::~Interrupt() {
+  waiter_.request_stop();
+  waiter_.join();
+  auto set = interrupts();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,65 @@
+#include "client/cli/tuning.h"
+
+#include <CLI/CLI.hpp>
+
+#include "search/record.h"
+
+namespace tilewright::cli {
+
+void add_tuning_flags(CLI::App& command, TuningFlags& flags) {
+  command.add_option("--budget", flags.budget, "Candidates to try; failures count")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seconds", flags.seconds, "Time limit; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--seed", flags.seed, "Of the strategy and of the data");
+  command.add_option("--strategy", flags.strategy, "random or exhaustive")
+      ->check(CLI::IsMember({"random", "exhaustive"}));
+  command.add_flag("--graph", flags.graph, "Time as a replayed graph, not as stream launches");
+  command.add_flag("--warm-l2", flags.warm_l2, "Leave the L2 cache as the last launch left it");
+  command.add_flag("--fresh", flags.fresh, "Run trials again that the cache knows");
+  command.add_option("--sample-blocks", flags.sample_blocks,
+                     "Blocks of a launch that the virtual GPU executes; 0: all");
+}
+
+Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
+  Tuning tuning;
+  tuning.flags_ = flags;
+  tuning.spaces_ = session.configs_folder() / "spaces";
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto headers, session.headers());
+  tuning.generator_ = templates::generator_digest(headers);
+  TILEWRIGHT_ASSIGN_OR_RETURN(tuning.cache_, CacheAccess::for_writing(session));
+  TILEWRIGHT_ASSIGN_OR_RETURN(tuning.compiler_, session.compiler());
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto device, session.device());
+  search::MeasureProcessOptions process;
+  process.driver = device.driver;
+  process.ordinal = device.ordinal;
+  TILEWRIGHT_ASSIGN_OR_RETURN(tuning.measurer_, search::measure_in_process(std::move(process)));
+  return tuning;
+}
+
+Result<search::TuneReport> Tuning::tune(
+    std::shared_ptr<const templates::Operator> op, const templates::Bindings& bindings,
+    const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop) {
+  search::TuneRequest request;
+  request.op = std::move(op);
+  request.bindings = bindings;
+  request.budget = {flags_.budget, flags_.seconds};
+  request.seed = flags_.seed;
+  request.strategy = flags_.strategy;
+  request.measure.graph = flags_.graph;
+  request.measure.cold_l2 = !flags_.warm_l2;
+  request.measure.sample_blocks = flags_.sample_blocks;
+  request.spaces = spaces_;
+  request.generator = generator_;
+
+  auto hooks = search::journal_in(cache_.store(), request, device());
+  if (flags_.fresh) hooks.recall = nullptr;
+  hooks.progress = progress;
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto report,
+                              search::tune(request, *compiler_, *measurer_, hooks, stop));
+  if (report.choice >= 0) TILEWRIGHT_TRY(search::store_report(cache_.store(), report, request));
+  TILEWRIGHT_TRY(cache_.commit());
+  return report;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,46 @@
+/// What `tune` and `sweep` share: a compile pool, a measuring process and a cache, tuned with.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "client/cli/cache_access.h"
+#include "client/cli/session.h"
+#include "search/tuner.h"
+
+namespace tilewright::cli {
+
+struct TuningFlags {
+  int budget = 64;
+  double seconds = 0;
+  std::uint64_t seed = 1;
+  std::string strategy = "random";
+  bool graph = false, warm_l2 = false, fresh = false;
+  std::uint64_t sample_blocks = search::MeasureSettings{}.sample_blocks;
+};
+void add_tuning_flags(CLI::App& command, TuningFlags& flags);
+
+class Tuning {
+ public:
+  static Result<Tuning> start(const Session& session, const TuningFlags& flags);
+
+  const jit::DeviceInfo& device() const { return measurer_->device(); }
+  /// Journals every trial, recalls those known unless the flags say fresh, stores what was chosen.
+  Result<search::TuneReport> tune(std::shared_ptr<const templates::Operator> op,
+                                  const templates::Bindings& bindings,
+                                  const std::function<void(const search::TuneProgress&)>& progress,
+                                  std::stop_token stop);
+  CacheAccess& cache() { return cache_; }
+
+ private:
+  TuningFlags flags_;
+  std::filesystem::path spaces_;
+  Digest generator_;
+  std::unique_ptr<jit::CompilePool> compiler_;
+  std::unique_ptr<search::Measurer> measurer_;
+  CacheAccess cache_;
+};
+
+}  // namespace tilewright::cli
