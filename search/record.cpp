@@ -97,6 +97,7 @@ Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& reque
 
 Result<void> store_report(cache::Store& store, const TuneReport& report,
                           const TuneRequest& request) {
+  if (report.choice < 0 || !report.choice_verified) return {};
   TILEWRIGHT_ASSIGN_OR_RETURN(cache::Entry entry, to_entry(report, request));
   for (const auto& image : report.images) TILEWRIGHT_TRY(store.put_image(*image));
   const cache::Key key = cache::Key::of(*request.op, report.device);

@@ -94,6 +94,18 @@ TEST(StoredReport, OfAnotherGeneratorReplacesWhatWasThere) {
   EXPECT_EQ((*record)->entries.size(), 1u);
 }
 
+TEST(StoredReport, OfAnInterruptedTuneIsNone) {
+  const auto store = cache::memory_store();
+  TuneReport report = samples::report();
+  report.choice_verified = false;
+  ASSERT_TRUE(store_report(*store, report, request()));
+  report.choice = -1;
+  ASSERT_TRUE(store_report(*store, report, request()));
+  const auto record = store->get(cache::Key::of(*request().op, report.device));
+  ASSERT_TRUE(record);
+  EXPECT_FALSE(*record);
+}
+
 TEST(JournalInAStore, RecallsWhatItJournaledAndNothingElse) {
   const auto store = cache::memory_store();
   const TuneReport report = samples::report();
