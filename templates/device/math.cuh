@@ -5,7 +5,7 @@
 /// taken at the errors that the PTX ISA documents.
 ///
 ///   exp 3    log 2    tanh 3    sigmoid 5    silu 5    gelu_tanh 6 + that of its argument
-///   normal_cdf 6    gelu_erf 6    sqrt, div 0.5 (IEEE)    rsqrt 1
+///   normal_cdf 6    gelu_erf 6    sqrt, div 0.5 (IEEE)    rsqrt 2
 ///
 /// NaN in, NaN out, everywhere: max, min, relu and clamp propagate it too.
 #pragma once
@@ -41,12 +41,16 @@ __device__ inline float sqrt(float x) {
   asm("sqrt.rn.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-__device__ inline float rsqrt(float x) { return 1.f / sqrt(x); }
 
-// PTX ISA, "ex2": relative error at most 2^-22; "rcp.approx": 1 ulp.
+// PTX ISA, "ex2": relative error at most 2^-22; "rsqrt": 2^-22.9; "rcp.approx": 1 ulp.
 __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float rsqrt(float x) {
+  float y;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 __device__ inline float reciprocal_approx(float x) {
@@ -154,6 +158,7 @@ namespace op {
   }
 TILEWRIGHT_UNARY(exp, scalar::exp(x))
 TILEWRIGHT_UNARY(log, scalar::log(x))
+TILEWRIGHT_UNARY(reciprocal, scalar::reciprocal_approx(x))
 TILEWRIGHT_UNARY(sqrt, scalar::sqrt(x))
 TILEWRIGHT_UNARY(rsqrt, scalar::rsqrt(x))
 TILEWRIGHT_UNARY(tanh, scalar::tanh(x))

@@ -130,9 +130,12 @@ struct alignas(smaller(kBytes, 16)) SharedWords {
 };
 template <int kWidth, typename T>
 __device__ Packed<T, kWidth> read_shared(const T* p) {
-  using Words = SharedWords<kWidth * sizeof(T)>;
-  Words words = *reinterpret_cast<const Words*>(p);
-  return bits_as<Packed<T, kWidth>>(words);
+  if constexpr (kWidth * sizeof(T) < 4) {
+    return {{p->bits}};
+  } else {
+    using Words = SharedWords<kWidth * sizeof(T)>;
+    return bits_as<Packed<T, kWidth>>(*reinterpret_cast<const Words*>(p));
+  }
 }
 template <int kWidth, typename T>
 __device__ void write_shared(T* p, const Packed<T, kWidth>& packed) {

@@ -101,12 +101,14 @@ struct TileSource {
   __device__ constexpr static int accesses() { return kL.block * kL.depth / kL.vector; }
   __device__ constexpr static int accesses_per_thread() { return ceil_div(accesses(), kThreads); }
   __device__ static int access(int n) { return int(threadIdx.x) + n * kThreads; }
-  __device__ static bool has(int n) { return accesses() % kThreads == 0 || access(n) < accesses(); }
+  __device__ static bool has(int n) {
+    return n < accesses_per_thread() && (accesses() % kThreads == 0 || access(n) < accesses());
+  }
 
   /// Copies the tile at depth k0 as it is, without waiting for it. What does not exist becomes 0.
   __device__ void copy(T* tile, int k0) const {
     constexpr int kBytes = kL.vector * sizeof(T);
-#pragma unroll
+#pragma unroll 8
     for (int n = 0; n < accesses_per_thread(); ++n) {
       if (!has(n)) continue;
       Where at = where(access(n));
@@ -120,13 +122,14 @@ struct TileSource {
     }
   }
 
-  /// The same by way of registers, in two steps, and in f32.
+  /// The same by way of registers, in two steps, and in f32: accesses from `begin` on.
   using Staged = Packed<T, kL.vector>;
-  __device__ void fetch(Staged (&staged)[accesses_per_thread()], int k0) const {
+  template <int kCount>
+  __device__ void fetch(Staged (&staged)[kCount], int k0, int begin = 0) const {
 #pragma unroll
-    for (int n = 0; n < accesses_per_thread(); ++n) {
-      if (!has(n)) continue;
-      Where at = where(access(n));
+    for (int n = 0; n < kCount; ++n) {
+      if (!has(begin + n)) continue;
+      Where at = where(access(begin + n));
       int some = existing(at, k0);
       if (some == kL.vector) {
         staged[n] = read_packed<kL.vector * sizeof(T), kL.vector>(address(at, k0));
@@ -135,12 +138,13 @@ struct TileSource {
       }
     }
   }
-  __device__ static void keep(float* tile, const Staged (&staged)[accesses_per_thread()]) {
+  template <int kCount>
+  __device__ static void keep(float* tile, const Staged (&staged)[kCount], int begin = 0) {
     constexpr int kPiece = kL.depth_inner ? smaller(kL.vector, 4) : smaller(kL.vector, kL.chunk());
 #pragma unroll
-    for (int n = 0; n < accesses_per_thread(); ++n) {
-      if (!has(n)) continue;
-      Where at = where(access(n));
+    for (int n = 0; n < kCount; ++n) {
+      if (!has(begin + n)) continue;
+      Where at = where(access(begin + n));
 #pragma unroll
       for (int first = 0; first < kL.vector; first += kPiece) {
         Packed<float, kPiece> piece;
@@ -154,6 +158,21 @@ struct TileSource {
                          : kL.offset(position / kL.fragment, position % kL.fragment, at.k);
         write_shared(tile + offset, piece);
       }
+    }
+  }
+
+  /// Registers that all of a thread's accesses need at once.
+  __device__ constexpr static int staged_words() {
+    return accesses_per_thread() * int(sizeof(Staged) / 4);
+  }
+  /// Both steps, a few accesses at a time.
+  __device__ void pass(float* tile, int k0) const {
+    constexpr int kCount = larger(1, 16 / int(sizeof(Staged) / 4));
+#pragma unroll 1
+    for (int begin = 0; begin < accesses_per_thread(); begin += kCount) {
+      Staged staged[kCount];
+      fetch(staged, k0, begin);
+      keep(tile, staged, begin);
     }
   }
 };

@@ -258,8 +258,9 @@ std::string GemmWriter::source(std::string_view family, std::string_view header)
                   code_.parameter(problem_.space.columns), code_.parameter(problem_.depth));
   const std::string visitor =
       fmt::format("const Visitor visitor{{{}}};", code_.visitor_arguments());
+  const std::string bounds = fmt::format("{}, {}", threads(), tunable("blocks_per_sm"));
   if (tunable("split_k") == 1) {
-    open_kernel(code, kernel_, threads(), join(matrix_parameters(), code_.parameters()));
+    open_kernel(code, kernel_, bounds, join(matrix_parameters(), code_.parameters()));
     write_operands(code);
     code.line("{}", visitor);
     code.line("simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, {});", extents).close();
@@ -277,12 +278,12 @@ std::string GemmWriter::source(std::string_view family, std::string_view header)
   }
   first_pass.push_back("float* workspace");
   const std::string batches = code_.parameter(problem_.batches());
-  open_kernel(code, kernel_, threads(), join(first_pass, dimensions));
+  open_kernel(code, kernel_, bounds, join(first_pass, dimensions));
   write_operands(code);
   code.line("simt_gemm::run_part<kConfig, kFacts>(workspace, block, {}, a, b, {});", batches,
             extents);
   code.close().blank();
-  open_kernel(code, finish_kernel_, 128,
+  open_kernel(code, finish_kernel_, "128",
               join(join({"const float* workspace"}, code_.parameters()), {}));
   code.line("{}", visitor);
   code.line("simt_gemm::finish<kConfig, kFacts>(visitor, workspace, {}, {}, {});", batches,
@@ -346,6 +347,7 @@ Result<jit::Plan> GemmWriter::plan() {
   for (const auto& [name, bytes] : needed) {
     plan.legal.push_back(fmt::format("{}.align >= {}", name, bytes));
   }
+  TILEWRIGHT_TRY(limit_coordinates(code_, plan.legal));
   TILEWRIGHT_TRY(limit_inner(group_, columns, "the last axis", plan.legal));
   TILEWRIGHT_TRY(limit_inner(group_, problem_.depth, "the inner axis of the matmul", plan.legal));
 

@@ -117,6 +117,12 @@ class Builder {
     return namer_.unique(wanted);
   }
 
+  /// A product with the reciprocal where that is a constant.
+  std::string mean_text(const std::string& total) const {
+    return space_.columns.constant() ? fmt::format("{} * (1.f / {})", total, columns_)
+                                     : fmt::format("{} / {}", total, columns_);
+  }
+
   Term sum(const std::string& wanted, const std::string& expression,
            const std::vector<Term>& terms) {
     return compute(wanted, expression, terms, Node::Kind::kSum);
@@ -175,36 +181,36 @@ class Builder {
         return compute(name, x.text, {x}, Node::Kind::kMax);
       case Op::kReduceMean: {
         const Term total = sum(name + "_sum", x.text, {x});
-        return compute(name, fmt::format("{} / {}", total.text, columns_), {total});
+        return compute(name, mean_text(total.text), {total});
       }
       case Op::kSoftmax: {
         const Term top = compute(name + "_max", x.text, {x}, Node::Kind::kMax);
         const Term power =
             compute(name + "_exp", fmt::format("op::exp({} - {})", x.text, top.text), {x, top});
         const Term total = sum(name + "_sum", power.text, {power});
-        const Term scale = compute(name + "_scale", fmt::format("1.f / {}", total.text), {total});
+        const Term scale =
+            compute(name + "_scale", fmt::format("op::reciprocal({})", total.text), {total});
         return compute(name, fmt::format("{} * {}", power.text, scale.text), {power, scale});
       }
       case Op::kRmsNorm: {
         const Term squares = sum(name + "_squares", fmt::format("{0} * {0}", x.text), {x});
         const Term scale =
             compute(name + "_scale",
-                    fmt::format("op::rsqrt({} / {} + {})", squares.text, columns_, eps), {squares});
+                    fmt::format("op::rsqrt({} + {})", mean_text(squares.text), eps), {squares});
         const Term gain = rest(1);
         return compute(name, fmt::format("{} * {} * {}", x.text, scale.text, gain.text),
                        {x, scale, gain});
       }
       default: {  // layernorm: the mean first, then the moment about it
         const Term total = sum(name + "_sum", x.text, {x});
-        const Term mean =
-            compute(name + "_mean", fmt::format("{} / {}", total.text, columns_), {total});
+        const Term mean = compute(name + "_mean", mean_text(total.text), {total});
         const Term centred =
             compute(name + "_centred", fmt::format("{} - {}", x.text, mean.text), {x, mean});
         const Term squares =
             sum(name + "_squares", fmt::format("{0} * {0}", centred.text), {centred});
         const Term scale =
             compute(name + "_scale",
-                    fmt::format("op::rsqrt({} / {} + {})", squares.text, columns_, eps), {squares});
+                    fmt::format("op::rsqrt({} + {})", mean_text(squares.text), eps), {squares});
         const Term gain = rest(1), bias = rest(2);
         return compute(
             name, fmt::format("{} * {} * {} + {}", centred.text, scale.text, gain.text, bias.text),

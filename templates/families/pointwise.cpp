@@ -86,6 +86,7 @@ class Pointwise final : public Family {
                      source(code, kernel, config_initializer(rules_, config, effective), threads)};
     result.plan = plan(code, kernel, tile_columns, tile_rows, threads);
     TILEWRIGHT_TRY(limit_inner(group, code.space.columns, "the last axis", result.plan.legal));
+    TILEWRIGHT_TRY(limit_coordinates(code, result.plan.legal));
     const Extent rows = code.space.rows();
     const auto row_blocks = ceil_div_value(rows, tile_rows);
     const auto column_blocks = ceil_div_value(code.space.columns, tile_columns);
@@ -111,7 +112,7 @@ class Pointwise final : public Family {
     write_header(code, group, name(), header());
     code.line("constexpr pointwise::Config kConfig{};", config).blank();
     write_visitor(code, group, false, 0);
-    open_kernel(code, kernel, threads, group.parameters());
+    open_kernel(code, kernel, std::to_string(threads), group.parameters());
     code.line("const Visitor visitor{{{}}};", group.visitor_arguments());
     code.line("pointwise::run<kConfig>(visitor, {}, {});", group.parameter(group.space.rows()),
               group.parameter(group.space.columns));

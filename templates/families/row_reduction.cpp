@@ -41,8 +41,8 @@ class RowReduction final : public Family {
       : rules_("row_reduction", {"width", "threads_per_row", "rows_per_block", "held"},
                {"in(width, 1, 2, 4, 8)", "pow2(threads_per_row) && threads_per_row <= 1024",
                 "rows_per_block >= 1 && threads_per_row * rows_per_block <= 1024",
-                "threads_per_row * rows_per_block % 32 == 0", "held * width <= 64",
-                "held * width * threads_per_row * rows_per_block <= 32768",
+                "threads_per_row * rows_per_block % 32 == 0", "held * width * kept_bytes <= 256",
+                "held * width * kept_bytes * threads_per_row * rows_per_block <= 131072",
                 "held == 0 || columns <= held * width * threads_per_row"}) {}
 
   std::string_view name() const override { return "row_reduction"; }
@@ -69,6 +69,7 @@ class RowReduction final : public Family {
       bytes = std::min<std::int64_t>(bytes, tensor.element_bytes());
     }
     result["element_bytes"] = bytes;
+    result["kept_bytes"] = kept_bytes(GroupCode(group, std::move(*space)));
     return result;
   }
 
@@ -82,9 +83,10 @@ class RowReduction final : public Family {
     TILEWRIGHT_ASSIGN_OR_RETURN(Shape shape, reduced_shape(group));
     TILEWRIGHT_ASSIGN_OR_RETURN(RowSpace space, row_space(group, shape, facts));
     const std::optional<std::int64_t> columns = space.columns.constant();
-    TILEWRIGHT_TRY(rules_.check(config, {{"columns", columns.value_or(0)}}));
     space.merge_axes();
     GroupCode code(group, std::move(space));
+    TILEWRIGHT_TRY(
+        rules_.check(config, {{"columns", columns.value_or(0)}, {"kept_bytes", kept_bytes(code)}}));
     code.choose_width(config.at("width"));
     // Narrower fragments, more of them: what a thread holds stays what the config says.
     const Config effective = {{"width", code.width},
@@ -114,6 +116,7 @@ class RowReduction final : public Family {
                    code.space.columns.text()};
     plan.launches.push_back(std::move(launch));
     TILEWRIGHT_TRY(limit_inner(group, code.space.columns, "the last axis", plan.legal));
+    TILEWRIGHT_TRY(limit_coordinates(code, plan.legal));
     if (config.at("held") > 0 && !columns) {
       plan.legal.push_back(
           fmt::format("{} <= {}", code.space.columns.text(),
@@ -125,6 +128,20 @@ class RowReduction final : public Family {
   }
 
  private:
+  /// What a column costs in registers while its row is held.
+  static std::int64_t kept_bytes(const GroupCode& group) {
+    std::int64_t bytes = 0;
+    for (const RowPhase& phase : plan_phases(group.graph, group.space, true).phases) {
+      for (int i : phase.keeps) {
+        const Node& node = group.graph.nodes[static_cast<std::size_t>(i)];
+        bytes += node.kind == Node::Kind::kInput
+                     ? group.access(static_cast<std::size_t>(node.tensor)).element_bytes()
+                     : 4;
+      }
+    }
+    return bytes;
+  }
+
   std::string source(const GroupCode& group, const std::string& kernel, const std::string& config,
                      int threads, bool held) const {
     Code code;
@@ -133,7 +150,7 @@ class RowReduction final : public Family {
     code.line("using row_reduction::Phase;").blank();
     const RowPhases phases = plan_phases(group.graph, group.space, held);
     write_row_visitor(code, group, phases);
-    open_kernel(code, kernel, threads, group.parameters());
+    open_kernel(code, kernel, std::to_string(threads), group.parameters());
     code.line("const Visitor visitor{{{}}};", group.visitor_arguments());
     const std::optional<std::int64_t> columns = group.space.columns.constant();
     code.line("row_reduction::run<kConfig, {}, {}>(visitor, {}, {});", phases.phases.size(),

@@ -14,7 +14,7 @@ class SimtGemm final : public Family {
   SimtGemm()
       : rules_("simt_gemm",
                {"block_m", "block_n", "block_k", "thread_m", "thread_n", "stages", "width",
-                "split_k", "group_m"},
+                "split_k", "group_m", "blocks_per_sm"},
                {"block_m >= 1 && block_n >= 1 && block_k >= 8", "in(width, 1, 2, 4, 8)",
                 "pow2(thread_m) && pow2(thread_n)", "block_m % thread_m == 0",
                 "block_n % thread_n == 0", "block_m % width == 0 && block_n % width == 0",
@@ -22,7 +22,8 @@ class SimtGemm final : public Family {
                 "block_m / thread_m * (block_n / thread_n) <= 1024",
                 "block_m / thread_m * (block_n / thread_n) % 32 == 0", "block_k % 8 == 0",
                 "thread_m * thread_n * products <= 128", "stages >= 1 && stages <= 4",
-                "split_k >= 1 && group_m >= 1"}) {}
+                "split_k >= 1 && group_m >= 1", "blocks_per_sm >= 1",
+                "blocks_per_sm * (block_m / thread_m) * (block_n / thread_n) <= 2048"}) {}
 
   std::string_view name() const override { return "simt_gemm"; }
   std::string_view header() const override { return "kernels/simt_gemm.cuh"; }
@@ -50,8 +51,9 @@ class SimtGemm final : public Family {
   }
 
   Config safe_config(const Operator&, const Bindings&) const override {
-    return {{"block_m", 64}, {"block_n", 64}, {"block_k", 16}, {"thread_m", 4}, {"thread_n", 4},
-            {"stages", 1},   {"width", 4},    {"split_k", 1},  {"group_m", 1}};
+    return {{"block_m", 64}, {"block_n", 64},     {"block_k", 16}, {"thread_m", 4},
+            {"thread_n", 4}, {"stages", 1},       {"width", 4},    {"split_k", 1},
+            {"group_m", 1},  {"blocks_per_sm", 1}};
   }
 
   Result<Generated> generate(const Operator& group, const Config& config,

@@ -189,13 +189,14 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
   if (axes.size() == 1) return {std::string(counter)};
   std::vector<std::string> names;
   for (std::size_t i = 0; i < axes.size(); ++i) names.push_back(fmt::format("{}_{}", counter, i));
-  std::string rest(counter);
+  // 32-bit divisions, which are inlined: limit_coordinates keeps counters that short.
+  std::string rest = fmt::format("unsigned({})", counter);
   for (std::size_t i = axes.size(); i-- > 0;) {
-    // Outermost: what is left.
     const std::string extent = in_kernel ? group.parameter(axes[i]) : group.member(axes[i]);
-    code.line("const index {} = {}{};", names[i], rest,
-              i == 0 ? "" : fmt::format(" % {}", grouped(extent)));
-    rest = fmt::format("{} / {}", rest, grouped(extent));
+    const std::string divisor = fmt::format("unsigned({})", extent);
+    // Outermost: what is left.
+    code.line("const unsigned {} = {}{};", names[i], rest, i == 0 ? "" : " % " + divisor);
+    rest = fmt::format("{} / {}", rest, divisor);
   }
   return names;
 }
@@ -390,7 +391,7 @@ void write_visitor(Code& code, const GroupCode& group, bool batched, int product
   VisitorWriter(code, group, batched, products).write();
 }
 
-void open_kernel(Code& code, std::string_view name, int threads,
+void open_kernel(Code& code, std::string_view name, const std::string& launch_bounds,
                  const std::vector<std::string>& parameters) {
   std::string text = fmt::format("    {}(", name);
   std::string line = text;
@@ -406,7 +407,7 @@ void open_kernel(Code& code, std::string_view name, int threads,
     }
   }
   all += line;
-  code.line("extern \"C\" __global__ void __launch_bounds__({})", threads);
+  code.line("extern \"C\" __global__ void __launch_bounds__({})", launch_bounds);
   code.open("{}", all);
 }
 
@@ -429,6 +430,20 @@ Result<void> limit_grid(const Operator& group, const std::string& expression,
                                                      group.name, *blocks, kMaxGrid));
   }
   legal.push_back(fmt::format("{} <= {}", expression, kMaxGrid));
+  return {};
+}
+
+Result<void> limit_coordinates(const GroupCode& group, std::vector<std::string>& legal) {
+  constexpr std::int64_t kMaxCounter = (std::int64_t{1} << 32) - 1;
+  if (group.space.axes.size() < 2) return {};
+  const Extent rows = group.space.rows();
+  if (std::optional<std::int64_t> number = rows.constant()) {
+    if (*number <= kMaxCounter) return {};
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("rows of {} are {}, expected at most {} where their axes do not merge",
+                            group.group.name, *number, kMaxCounter));
+  }
+  legal.push_back(fmt::format("{} <= {}", rows.text(), kMaxCounter));
   return {};
 }
 

@@ -70,7 +70,7 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
 void write_visitor(Code& code, const GroupCode& group, bool batched, int products);
 
 /// extern "C" __global__ NAME(parameters) up to its opening brace.
-void open_kernel(Code& code, std::string_view name, int threads,
+void open_kernel(Code& code, std::string_view name, const std::string& launch_bounds,
                  const std::vector<std::string>& parameters);
 
 /// Columns and other extents inside a row are int: a predicate for a dynamic one, and an error for
@@ -80,6 +80,9 @@ Result<void> limit_inner(const Operator& group, const Extent& extent, std::strin
 /// A grid's x extent is at most 2^31 - 1.
 Result<void> limit_grid(const Operator& group, const std::string& expression,
                         std::optional<std::int64_t> blocks, std::vector<std::string>& legal);
+
+/// Rows of several axes are counted in 32 bits where a kernel takes them apart.
+Result<void> limit_coordinates(const GroupCode& group, std::vector<std::string>& legal);
 
 /// "ceil_div(M, 64)", or the number.
 std::string ceil_div_text(const Extent& extent, std::int64_t divisor);

@@ -119,9 +119,6 @@ __device__ void run(const Visitor& visitor, index rows, int columns) {
                 "pow2(threads_per_row) && threads_per_row <= 1024");
   static_assert(threads(kC) <= 1024, "threads_per_row * rows_per_block <= 1024");
   static_assert(threads(kC) % 32 == 0, "threads_per_row * rows_per_block % 32 == 0");
-  static_assert(kC.held * kC.width <= 64, "held * width <= 64");
-  static_assert(kC.held * kC.width * threads(kC) <= 32768,
-                "held * width * threads_per_row * rows_per_block <= 32768");
   static_assert(kC.held == 0 || kColumns <= kC.held * kC.width * kC.threads_per_row,
                 "held == 0 || columns <= held * width * threads_per_row");
   __shared__ float scratch[32];
@@ -134,7 +131,11 @@ __device__ void run(const Visitor& visitor, index rows, int columns) {
   if constexpr (kC.held > 0) {
     constexpr int kStep = kC.threads_per_row * kC.width;
     constexpr int kSteps = kColumns >= 0 ? larger(ceil_div(kColumns, kStep), 1) : kC.held;
-    typename Visitor::Kept kept[kSteps];
+    using Kept = typename Visitor::Kept;
+    static_assert(kC.held * sizeof(Kept) <= 256, "held * width * kept_bytes <= 256");
+    static_assert(kC.held * sizeof(Kept) * threads(kC) <= 131072,
+                  "held * width * kept_bytes * threads_per_row * rows_per_block <= 131072");
+    Kept kept[kSteps];
     self.template held<0>(row, kept);
   } else {
     self.template streamed<0>(row);

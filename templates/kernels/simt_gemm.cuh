@@ -34,6 +34,7 @@ struct Config {
   int width = 4;     ///< elements per access of global memory, and columns per fragment
   int split_k = 1;   ///< parts of the depth, summed by different blocks
   int group_m = 1;   ///< tile rows that neighbouring blocks share, so that B stays in L2
+  int blocks_per_sm = 1;  ///< blocks that an SM's registers shall suffice for
 };
 
 /// What is known of the problem at compile time.
@@ -194,22 +195,34 @@ __device__ void sum_tiles(Sums<kC, kF>& sums, Block block, const Operand<TA>& a,
     }
     wait_for_copies<0>();
   } else {
-    // By way of registers: with two buffers the next tile is fetched while one is multiplied.
+    // By way of registers; with two buffers the next tile is on its way while one is multiplied.
+    using ASource = decltype(a_source);
     constexpr int kBuffers = buffers(kC, kF);
+    constexpr bool kAtOnce = ASource::staged_words() + kF.products * BSource::staged_words() <= 32;
     float* a_tiles = reinterpret_cast<float*>(shared);
     float* b_tiles = a_tiles + kBuffers * kTileA;
-    typename decltype(a_source)::Staged a_staged[decltype(a_source)::accesses_per_thread()];
-    typename BSource::Staged b_staged[kF.products][BSource::accesses_per_thread()];
+    typename ASource::Staged a_staged[kAtOnce ? ASource::accesses_per_thread() : 1];
+    typename BSource::Staged b_staged[kF.products][kAtOnce ? BSource::accesses_per_thread() : 1];
     auto fetch = [&](int tile) {
-      a_source.fetch(a_staged, tile * kC.block_k);
+      if constexpr (kAtOnce) {
+        a_source.fetch(a_staged, tile * kC.block_k);
 #pragma unroll
-      for (int p = 0; p < kF.products; ++p) b_source[p].fetch(b_staged[p], tile * kC.block_k);
+        for (int p = 0; p < kF.products; ++p) b_source[p].fetch(b_staged[p], tile * kC.block_k);
+      }
     };
-    auto keep = [&](int buffer) {
-      a_source.keep(a_tiles + buffer * kTileA, a_staged);
+    auto keep = [&](int tile, int buffer) {
+      float* a_tile = a_tiles + buffer * kTileA;
+      float* b_tile = b_tiles + buffer * kF.products * kTileB;
+      if constexpr (kAtOnce) {
+        a_source.keep(a_tile, a_staged);
 #pragma unroll
-      for (int p = 0; p < kF.products; ++p) {
-        b_source[p].keep(b_tiles + (buffer * kF.products + p) * kTileB, b_staged[p]);
+        for (int p = 0; p < kF.products; ++p) b_source[p].keep(b_tile + p * kTileB, b_staged[p]);
+      } else {
+        a_source.pass(a_tile, tile * kC.block_k);
+#pragma unroll
+        for (int p = 0; p < kF.products; ++p) {
+          b_source[p].pass(b_tile + p * kTileB, tile * kC.block_k);
+        }
       }
     };
     if constexpr (kBuffers == 1) {
@@ -217,14 +230,14 @@ __device__ void sum_tiles(Sums<kC, kF>& sums, Block block, const Operand<TA>& a,
       for (int tile = first; tile < last; ++tile) {
         fetch(tile);
         __syncthreads();  // the tile before has been read by all
-        keep(0);
+        keep(tile, 0);
         __syncthreads();
         multiply<kC, kF, kA, kB>(sums, a_tiles, b_tiles);
       }
     } else {
       if (first < last) {
         fetch(first);
-        keep(0);
+        keep(first, 0);
       }
       __syncthreads();
 #pragma unroll 1
@@ -233,7 +246,7 @@ __device__ void sum_tiles(Sums<kC, kF>& sums, Block block, const Operand<TA>& a,
         if (tile + 1 < last) fetch(tile + 1);
         multiply<kC, kF, kA, kB>(sums, a_tiles + buffer * kTileA,
                                  b_tiles + buffer * kF.products * kTileB);
-        if (tile + 1 < last) keep(1 - buffer);
+        if (tile + 1 < last) keep(tile + 1, 1 - buffer);
         __syncthreads();  // the next tile is there for all; this one has been read by all
       }
     }
@@ -252,6 +265,8 @@ __device__ constexpr bool legal() {
                 "thread_m * thread_n * products <= 128");
   static_assert(kC.stages >= 1 && kC.stages <= 4, "stages in 1 to 4");
   static_assert(kC.split_k >= 1 && kC.group_m >= 1, "split_k >= 1 && group_m >= 1");
+  static_assert(kC.blocks_per_sm * threads(kC) <= 2048,
+                "blocks_per_sm * (block_m / thread_m) * (block_n / thread_n) <= 2048");
   static_assert(is_power_of_two(kC.width) && kC.width <= 8, "width is 1, 2, 4 or 8");
   static_assert(kF.run <= kC.width && kC.thread_n % kF.run == 0, "thread_n % run == 0");
   return true;
@@ -280,8 +295,8 @@ __device__ void run(const Visitor& visitor, Block block, const Operand<TA>& a,
     at[g] = {column, columns - column};
     if (at[g].exists()) begun[g] = visitor.begin_columns(block.batch, at[g]);
   }
-  // A few rows at a time: all their loads are under way before the first store.
-  constexpr int kAhead = smaller(kC.thread_m, 4);
+  // A few fragments at a time: all their loads are under way before the first store.
+  constexpr int kAhead = larger(1, smaller(kC.thread_m, 8 / kRuns));
 #pragma unroll
   for (int first = 0; first < kC.thread_m; first += kAhead) {
     typename Visitor::Row row[kAhead];

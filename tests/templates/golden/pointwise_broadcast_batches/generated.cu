@@ -52,8 +52,8 @@ struct Visitor {
     return columns;
   }
   __device__ Row begin_row(index row_index) const {
-    const index row_index_1 = row_index % S_;
-    const index row_index_0 = row_index / S_;
+    const unsigned row_index_1 = unsigned(row_index) % unsigned(S_);
+    const unsigned row_index_0 = unsigned(row_index) / unsigned(S_);
     Row row;
     row.x_row = x_ + row_index_0 * S_ * 512 + row_index_1 * 512;
     row.table_row = table_ + row_index_1 * 512;

@@ -87,7 +87,7 @@ struct Visitor {
   }
   __device__ void reduce(Phase<0>, Row& row, const Gathered0& gathered) const {
     row.y_squares = gathered.y_squares.value;
-    row.y_scale = op::rsqrt(row.y_squares / 4096.f + 1e-05f);
+    row.y_scale = op::rsqrt(row.y_squares * (1.f / 4096.f) + 1e-05f);
   }
 
   __device__ Gathered1 gathered(Phase<1>) const { return {}; }

@@ -87,7 +87,7 @@ struct Visitor {
   }
   __device__ void reduce(Phase<0>, Row& row, const Gathered0& gathered) const {
     row.y_sum = gathered.y_sum.value;
-    row.y_mean = row.y_sum / 1000.f;
+    row.y_mean = row.y_sum * (1.f / 1000.f);
   }
 
   __device__ Gathered1 gathered(Phase<1>) const { return {}; }
@@ -104,7 +104,7 @@ struct Visitor {
   }
   __device__ void reduce(Phase<1>, Row& row, const Gathered1& gathered) const {
     row.y_squares = gathered.y_squares.value;
-    row.y_scale = op::rsqrt(row.y_squares / 1000.f + 1e-12f);
+    row.y_scale = op::rsqrt(row.y_squares * (1.f / 1000.f) + 1e-12f);
   }
 
   __device__ Gathered2 gathered(Phase<2>) const { return {}; }

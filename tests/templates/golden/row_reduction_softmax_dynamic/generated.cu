@@ -98,7 +98,7 @@ struct Visitor {
   }
   __device__ void reduce(Phase<1>, Row& row, const Gathered1& gathered) const {
     row.y_sum = gathered.y_sum.value;
-    row.y_scale = 1.f / row.y_sum;
+    row.y_scale = op::reciprocal(row.y_sum);
   }
 
   __device__ Gathered2 gathered(Phase<2>) const { return {}; }

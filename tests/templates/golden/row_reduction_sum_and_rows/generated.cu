@@ -76,7 +76,7 @@ struct Visitor {
   }
   __device__ void reduce(Phase<0>, Row& row, const Gathered0& gathered) const {
     row.mean_sum = gathered.mean_sum.value;
-    row.mean = row.mean_sum / 192.f;
+    row.mean = row.mean_sum * (1.f / 192.f);
   }
 
   __device__ Gathered1 gathered(Phase<1>) const { return {}; }

@@ -19,7 +19,7 @@
 // Rows start at multiples of bytes: x 16, w 16, bias 16, y 16
 #include "kernels/simt_gemm.cuh"
 
-constexpr simt_gemm::Config kConfig{.block_m = 32, .block_n = 64, .block_k = 16, .thread_m = 4, .thread_n = 4, .stages = 2, .width = 4, .split_k = 1, .group_m = 1};
+constexpr simt_gemm::Config kConfig{.block_m = 32, .block_n = 64, .block_k = 16, .thread_m = 4, .thread_n = 4, .stages = 2, .width = 4, .split_k = 1, .group_m = 1, .blocks_per_sm = 1};
 constexpr simt_gemm::Facts kFacts{.products = 1, .depth_inner_a = false, .depth_inner_b = false,
                                   .vector_a = 4, .vector_b = 4, .run = 4,
                                   .whole_rows = false, .whole_columns = true, .whole_depth = true,
@@ -79,7 +79,7 @@ struct Visitor {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
     batched_simt_gemm(const float* x, const float* w, const float* bias, const float* scale,
                       float* y, index B, index M) {
   static_assert(simt_gemm::shared_bytes<float, float>(kConfig, kFacts) == 12288);

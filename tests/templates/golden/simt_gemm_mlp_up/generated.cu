@@ -18,7 +18,7 @@
 // Rows start at multiples of bytes: x 16, w 16, bias 16, y 16
 #include "kernels/simt_gemm.cuh"
 
-constexpr simt_gemm::Config kConfig{.block_m = 64, .block_n = 128, .block_k = 16, .thread_m = 4, .thread_n = 8, .stages = 1, .width = 8, .split_k = 1, .group_m = 1};
+constexpr simt_gemm::Config kConfig{.block_m = 64, .block_n = 128, .block_k = 16, .thread_m = 4, .thread_n = 8, .stages = 1, .width = 8, .split_k = 1, .group_m = 1, .blocks_per_sm = 1};
 constexpr simt_gemm::Facts kFacts{.products = 1, .depth_inner_a = true, .depth_inner_b = true,
                                   .vector_a = 8, .vector_b = 8, .run = 8,
                                   .whole_rows = false, .whole_columns = true, .whole_depth = true,
@@ -73,7 +73,7 @@ struct Visitor {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 1)
     mlp_up_simt_gemm(const bf16* x, const bf16* w, const bf16* bias, bf16* y, index M) {
   static_assert(simt_gemm::shared_bytes<bf16, bf16>(kConfig, kFacts) == 15360);
   const simt_gemm::Block block = simt_gemm::block_of<kConfig>(M, 4096);

@@ -17,7 +17,7 @@
 // Rows start at multiples of bytes: those of an element
 #include "kernels/simt_gemm.cuh"
 
-constexpr simt_gemm::Config kConfig{.block_m = 64, .block_n = 64, .block_k = 16, .thread_m = 4, .thread_n = 4, .stages = 2, .width = 4, .split_k = 1, .group_m = 4};
+constexpr simt_gemm::Config kConfig{.block_m = 64, .block_n = 64, .block_k = 16, .thread_m = 4, .thread_n = 4, .stages = 2, .width = 4, .split_k = 1, .group_m = 4, .blocks_per_sm = 1};
 constexpr simt_gemm::Facts kFacts{.products = 1, .depth_inner_a = true, .depth_inner_b = true,
                                   .vector_a = 1, .vector_b = 1, .run = 1,
                                   .whole_rows = false, .whole_columns = false, .whole_depth = false,
@@ -74,7 +74,7 @@ struct Visitor {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 1)
     attn_out_r_simt_gemm(const f16* x, const f16* w, const f16* residual, f16* r, index M, index N,
                          index K) {
   static_assert(simt_gemm::shared_bytes<f16, f16>(kConfig, kFacts) == 20480);

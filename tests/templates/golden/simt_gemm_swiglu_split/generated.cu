@@ -19,7 +19,7 @@
 // Rows start at multiples of bytes: x 16, wg 16, wu 16, y 16
 #include "kernels/simt_gemm.cuh"
 
-constexpr simt_gemm::Config kConfig{.block_m = 16, .block_n = 64, .block_k = 32, .thread_m = 2, .thread_n = 8, .stages = 3, .width = 8, .split_k = 4, .group_m = 1};
+constexpr simt_gemm::Config kConfig{.block_m = 16, .block_n = 64, .block_k = 32, .thread_m = 2, .thread_n = 8, .stages = 3, .width = 8, .split_k = 4, .group_m = 1, .blocks_per_sm = 1};
 constexpr simt_gemm::Facts kFacts{.products = 2, .depth_inner_a = true, .depth_inner_b = true,
                                   .vector_a = 8, .vector_b = 8, .run = 8,
                                   .whole_rows = false, .whole_columns = true, .whole_depth = true,
@@ -71,7 +71,7 @@ struct Visitor {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(64)
+extern "C" __global__ void __launch_bounds__(64, 1)
     swiglu_simt_gemm(const bf16* x, const bf16* wg, const bf16* wu, float* workspace, index M) {
   static_assert(simt_gemm::shared_bytes<bf16, bf16>(kConfig, kFacts) == 34560);
   const simt_gemm::Block block = simt_gemm::block_of<kConfig>(M, 14336);
