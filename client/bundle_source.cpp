@@ -18,8 +18,7 @@ Result<std::unique_ptr<BundleSource>> BundleSource::open(const std::filesystem::
   return source;
 }
 
-Result<PlanSource::Answer> BundleSource::get(const Request& request,
-                                             const std::vector<Digest>&) {
+Result<PlanSource::Answer> BundleSource::get(const Request& request, const std::vector<Digest>&) {
   cache::Key key = cache::Key::of(*request.op, device_);
   TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_->get(key));
   const cache::Entry* entry = nullptr;

@@ -209,8 +209,7 @@ int tw_prepare(const tw_plan* plan, const tw_tensor* tensors, size_t count, tw_l
       jit::TensorArgument& argument = arguments.emplace_back();
       argument.address = CUdeviceptr(tensor.address);
       argument.shape.assign(tensor.shape, tensor.shape + tensor.rank);
-      if (tensor.strides)
-        argument.strides.assign(tensor.strides, tensor.strides + tensor.rank);
+      if (tensor.strides) argument.strides.assign(tensor.strides, tensor.strides + tensor.rank);
     }
     TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, unwrap(plan)->prepare(arguments));
     *launch = new tw_launch{std::move(prepared)};

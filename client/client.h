@@ -140,8 +140,8 @@ class Client {
   Result<Operator> load(const std::string& yaml, const std::string& file,
                         const std::string& parameters = {}) const {
     const tw_operator* op = nullptr;
-    if (int code = tw_operator_load(handle_.get(), yaml.c_str(), file.c_str(), parameters.c_str(),
-                                    &op))
+    if (int code =
+            tw_operator_load(handle_.get(), yaml.c_str(), file.c_str(), parameters.c_str(), &op))
       return last_error(code);
     return Operator(op);
   }

@@ -25,9 +25,9 @@ Result<std::unique_ptr<DaemonSource>> DaemonSource::open(DaemonSourceOptions opt
 Result<void> DaemonSource::connect(bool start) {
   if (channel_ && owner_ == getpid()) return {};
   disconnect();
-  auto channel = start ? connect_or_start(options_.program, client_name(), options_.timeout)
-                       : protocol::Channel::connect(options_.program.socket, client_name(),
-                                                    options_.timeout);
+  auto channel =
+      start ? connect_or_start(options_.program, client_name(), options_.timeout)
+            : protocol::Channel::connect(options_.program.socket, client_name(), options_.timeout);
   if (!channel) return fail(std::move(channel.error()));
   channel_ = std::move(*channel);
   owner_ = getpid();
@@ -64,8 +64,8 @@ Result<PlanSource::Answer> DaemonSource::get(const Request& request,
   }
   answer.plan = std::move(*plan);
   if (answered.file) {
-    TILEWRIGHT_ASSIGN_OR_RETURN(
-        auto mapped, protocol::MappedFile::map(answered.file, answer.plan.image_bytes));
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto mapped,
+                                protocol::MappedFile::map(answered.file, answer.plan.image_bytes));
     TILEWRIGHT_ASSIGN_OR_RETURN(answer.images, protocol::unpack_images(mapped.bytes()));
   }
   return answer;
@@ -86,8 +86,8 @@ void DaemonSource::watch(const Request& request, std::uint64_t plan_version,
 
 void DaemonSource::subscribe(Watch& watch) {
   // The answer, and what follows, is taken by deliver(). Where it cannot be sent, poll() tries again.
-  auto id = channel_->send(protocol::Subscribe{watch.problem, watch.plan_version},
-                           options_.timeout);
+  auto id =
+      channel_->send(protocol::Subscribe{watch.problem, watch.plan_version}, options_.timeout);
   if (id) watch.subscription = *id;
 }
 

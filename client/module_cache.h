@@ -28,7 +28,7 @@ class ModuleCache {
   const jit::Context& context_;
   mutable std::mutex mutex_;
   std::map<Digest, std::shared_ptr<const jit::Image>> images_;
-  std::vector<Digest> order_;  ///< of images_, oldest first
+  std::vector<Digest> order_;                                     ///< of images_, oldest first
   std::map<Digest, std::weak_ptr<const jit::LoadedPlan>> plans_;  ///< by what they launch
 };
 

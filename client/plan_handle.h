@@ -18,8 +18,8 @@ class PlanHandle;
 /// An operator that was loaded, and how it is asked about.
 struct OperatorHandle {
   templates::Operator op;
-  std::string text;  ///< as printed: without parameters
-  Digest digest;     ///< of the text
+  std::string text;                  ///< as printed: without parameters
+  Digest digest;                     ///< of the text
   std::vector<std::string> tensors;  ///< names: inputs, then outputs
 };
 
@@ -27,7 +27,7 @@ struct OperatorHandle {
 struct PlanVersion {
   protocol::Plan answer;  ///< its packed plans are dropped once they are loaded
   std::shared_ptr<const jit::LoadedPlan> wide, narrow;  ///< narrow may be null
-  std::uint64_t workspace_bytes = 0;                    ///< the larger of both, at the handle's sizes
+  std::uint64_t workspace_bytes = 0;  ///< the larger of both, at the handle's sizes
 };
 
 /// A launch that was prepared, with what keeps it launchable.

@@ -22,7 +22,10 @@ struct PlanKey {
 template <typename Plan>
 class PlanTable {
  public:
-  PlanTable() { tables_.push_back(std::make_unique<Table>(64)); current_.store(tables_.back().get()); }
+  PlanTable() {
+    tables_.push_back(std::make_unique<Table>(64));
+    current_.store(tables_.back().get());
+  }
 
   /// Lock-free; null where there is none.
   Plan* find(const void* op, std::span<const std::int64_t> sizes) const {
@@ -43,7 +46,8 @@ class PlanTable {
     if (2 * (count_ + 1) > table->mask + 1) {
       tables_.push_back(std::make_unique<Table>(2 * (table->mask + 1)));
       for (std::size_t i = 0; i <= table->mask; ++i)
-        if (Plan* moved = table->slots[i].load(std::memory_order_relaxed)) place(*tables_.back(), moved);
+        if (Plan* moved = table->slots[i].load(std::memory_order_relaxed))
+          place(*tables_.back(), moved);
       table = tables_.back().get();
       place(*table, plan);
       current_.store(table, std::memory_order_release);

@@ -1,7 +1,7 @@
 #include "client/start_daemon.h"
 
-#include <fmt/format.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -74,9 +74,8 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
   auto path = program.program.empty() ? jit::find_program("tilewrightd") : program.program;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{}, and there is no {} to start", channel.error().message,
-                            path.string()));
+    return fail(ErrorCode::kNotFound, fmt::format("{}, and there is no {} to start",
+                                                  channel.error().message, path.string()));
   }
   protocol::FileDescriptor log(memfd_create("tilewrightd-stderr", MFD_CLOEXEC));
   if (!log) return fail(ErrorCode::kIo, fmt::format("memfd_create: {}", std::strerror(errno)));
@@ -101,9 +100,9 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
     }
     if (reachable) return channel;
     if (Clock::now() > deadline) {
-      return fail(ErrorCode::kHang, fmt::format("{} did not serve at {} within {} ms",
-                                                path.string(), program.socket.string(),
-                                                timeout.count()));
+      return fail(ErrorCode::kHang,
+                  fmt::format("{} did not serve at {} within {} ms", path.string(),
+                              program.socket.string(), timeout.count()));
     }
     std::this_thread::sleep_for(kPause);
   }

@@ -140,7 +140,7 @@ TW_API void tw_plan_forget_old(tw_plan* plan);
 typedef struct tw_launch tw_launch;
 
 typedef struct tw_tensor {
-  uint64_t address;       /* of device memory */
+  uint64_t address; /* of device memory */
   size_t rank;
   const int64_t* shape;
   const int64_t* strides; /* in elements; NULL: dense, row-major */

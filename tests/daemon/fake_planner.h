@@ -14,11 +14,11 @@
 
 namespace tilewright::daemon::testing {
 
-class FakePlanner final : public Planner {
+class FakePlanner : public Planner {
  public:
   explicit FakePlanner(cache::Store& store) : store_(store) {}
 
-  const jit::DeviceInfo& device() const override { return device_; }
+  const jit::DeviceInfo& device() const override { return served; }
   Digest generator() const override { return cache::testing::sample_digest(-1); }
 
   Result<Planned> fallback(const Problem& problem, const cache::Entry* nearest) override {
@@ -69,7 +69,7 @@ class FakePlanner final : public Planner {
     opened_.notify_all();
   }
 
-  Planned planned(const Problem& problem, int image, const std::string& group) const {
+  virtual Planned planned(const Problem& problem, int image, const std::string& group) const {
     Planned planned;
     planned.entry = cache::testing::sample_entry(image, 0, 0);
     for (jit::Plan* plan : {&planned.entry.plan, &planned.entry.narrow}) {
@@ -86,6 +86,7 @@ class FakePlanner final : public Planner {
     return planned;
   }
 
+  jit::DeviceInfo served = cache::testing::sample_device();
   std::atomic<int> fallbacks{0}, tunes{0};
   std::optional<Error> fallback_error, tune_error;
   std::vector<std::string> last_nearest;
@@ -102,7 +103,6 @@ class FakePlanner final : public Planner {
   }
 
   cache::Store& store_;
-  jit::DeviceInfo device_ = cache::testing::sample_device();
   std::mutex mutex_;
   std::condition_variable opened_;
   bool open_ = true;

@@ -9,13 +9,14 @@
 
 namespace tilewright::daemon::testing {
 
-class RunningServer {
+template <typename PlannerType>
+class BasicRunningServer {
  public:
-  RunningServer() : store(cache::memory_store()), planner(*store) {
+  BasicRunningServer() : store(cache::memory_store()), planner(*store) {
     config.socket.path = folder.path() / "run" / "daemon.sock";
     config.io_threads = 2;
   }
-  ~RunningServer() { stop(); }
+  ~BasicRunningServer() { stop(); }
 
   /// After `config` has been changed as the test needs.
   void start() {
@@ -42,10 +43,12 @@ class RunningServer {
   cache::testing::TemporaryFolder folder;
   Config config;
   std::unique_ptr<cache::Store> store;
-  FakePlanner planner;
+  PlannerType planner;
   std::unique_ptr<Service> service;
   std::unique_ptr<Server> server;
   std::thread thread;
 };
+
+using RunningServer = BasicRunningServer<FakePlanner>;
 
 }  // namespace tilewright::daemon::testing
