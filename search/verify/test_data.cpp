@@ -136,8 +136,11 @@ std::vector<DataRole> data_roles(const Operator& op,
     auto peaked = [](Op reduction) {
       return reduction == Op::kSoftmax || reduction == Op::kReduceMax;
     };
+    auto centred = [](Op reduction) { return reduction == Op::kLayerNorm; };
     if (reaches(op, id, peaked)) {
       role.kind = DataRole::Kind::kPeaked;
+    } else if (reaches(op, id, centred)) {
+      role.kind = DataRole::Kind::kCentred;
     } else if (reaches(op, id, [](Op) { return true; })) {
       role.kind = DataRole::Kind::kReduced;
     }
@@ -158,19 +161,10 @@ TestData::TestData(const Operator& op, std::vector<std::vector<std::int64_t>> ex
     if (shape.size() > 1) tensor.matrix_rows = shape[shape.size() - 2];
     tensor.seed = hash(seed, i + 1) ^ (kind == DataKind::kInteger ? 0 : 0x5851f42d4c957f2d);
     if (kind == DataKind::kInteger) {
-      bool pairs =
-          tensor.role.kind == DataRole::Kind::kLeft || tensor.role.kind == DataRole::Kind::kRight;
-      if (pairs && pairs_.count(tensor.role.depth) == 0) {
-        std::vector<std::uint32_t> order(static_cast<std::size_t>(tensor.role.depth));
-        std::iota(order.begin(), order.end(), 0u);
-        for (std::size_t k = order.size(); k > 1; --k) {
-          std::swap(order[k - 1], order[hash(seed ^ 0xa5a5, k) % k]);
-        }
-        std::vector<std::uint32_t> pair(order.size());
-        for (std::size_t k = 0; k < order.size(); ++k)
-          pair[order[k]] = static_cast<std::uint32_t>(k);
-        pairs_.emplace(tensor.role.depth, std::move(pair));
-      }
+      using Kind = DataRole::Kind;
+      Kind role = tensor.role.kind;
+      if (role == Kind::kLeft || role == Kind::kRight) make_pairs(tensor.role.depth, seed);
+      if (role == Kind::kCentred) make_pairs(tensor.columns, seed);
       if (tensor.dtype != DType::kF32) {
         for (int value = -128; value < 128; ++value)
           tensor.codes.push_back(code(tensor.dtype, value));
@@ -191,6 +185,18 @@ TestData::TestData(const Operator& op, std::vector<std::vector<std::int64_t>> ex
     }
     tensors_.push_back(std::move(tensor));
   }
+}
+
+void TestData::make_pairs(std::int64_t depth, std::uint64_t seed) {
+  if (pairs_.count(depth) > 0) return;
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(depth));
+  std::iota(order.begin(), order.end(), 0u);
+  for (std::size_t k = order.size(); k > 1; --k) {
+    std::swap(order[k - 1], order[hash(seed ^ 0xa5a5, k) % k]);
+  }
+  std::vector<std::uint32_t> pairs(order.size());
+  for (std::size_t k = 0; k < order.size(); ++k) pairs[order[k]] = static_cast<std::uint32_t>(k);
+  pairs_.emplace(depth, std::move(pairs));
 }
 
 void TestData::row(std::size_t input, std::int64_t row, void* out) const {
@@ -278,29 +284,99 @@ void TestData::paired(const Tensor& tensor, std::int64_t row, std::int8_t* out) 
   }
 }
 
-void TestData::integers(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
-  using Kind = DataRole::Kind;
-  Kind kind = tensor.role.kind;
-  if (kind == Kind::kLeft || kind == Kind::kRight) return paired(tensor, row, out);
+namespace {
+
+// Where few columns of a row count, these many do, and one in four near its ends.
+constexpr std::int64_t kTerms = 16;
+constexpr std::int64_t kEdge = 16;
+
+/// Of 2^16: so that about `terms` of `length` are below.
+std::uint64_t threshold_of(std::int64_t terms, std::int64_t length) {
+  return static_cast<std::uint64_t>(
+      std::min<std::int64_t>(65536, terms * 65536 / std::max<std::int64_t>(1, length)));
+}
+
+bool counts(std::uint64_t bits, std::int64_t column, std::int64_t columns,
+            std::uint64_t threshold) {
+  bool edge = column < kEdge || column >= columns - kEdge;
+  return (edge && (bits >> 8 & 3) == 0) || (bits >> 16 & 0xffff) < threshold;
+}
+
+bool is_zero_row(std::int64_t row) { return row % 16 == 2; }
+bool is_dense_row(std::int64_t row) { return row % 2 == 1; }
+
+}  // namespace
+
+void TestData::reduced(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
   std::int64_t columns = tensor.columns;
-  // Sums of few terms: about 16 values of a contraction or of a row are not ground.
-  constexpr double kTerms = 16;
-  constexpr std::int64_t kEdge = 16;
-  double length = static_cast<double>(kind == Kind::kSparse ? tensor.role.depth : columns);
-  auto threshold =
-      static_cast<std::uint64_t>(std::min(1.0, kTerms / std::max(1.0, length)) * 65536);
-  bool dense = kind == Kind::kPlain || ((kind == Kind::kReduced) && row % 2 == 1);
+  std::uint64_t threshold = threshold_of(kTerms, columns);
   for (std::int64_t column = 0; column < columns; ++column) {
     std::uint64_t bits = hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
+    bool kept = is_dense_row(row) || counts(bits, column, columns, threshold);
+    out[column] = kept && !is_zero_row(row) ? small(bits) : std::int8_t{0};
+  }
+}
+
+/// 1 plus what adds up to 0: columns in pairs, with opposite values.
+void TestData::centred(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+  constexpr std::int64_t kSparseTerms = 256;
+  std::int64_t columns = tensor.columns;
+  const std::vector<std::uint32_t>& pairs = pairs_.at(columns);
+  std::uint64_t threshold = is_dense_row(row) ? 65536 : threshold_of(kSparseTerms, columns);
+  if (is_zero_row(row)) threshold = 0;
+  auto unpaired = static_cast<std::uint32_t>(columns - columns % 2);  // the last place, if odd
+  std::uint64_t seed = tensor.seed + static_cast<std::uint64_t>(row) * 0xd1342543de82ef95;
+  for (std::int64_t column = 0; column < columns; ++column) {
+    std::uint32_t place = pairs[static_cast<std::size_t>(column)];
+    std::uint64_t bits = hash(seed, place >> 1);
+    bool kept = (bits >> 16 & 0xffff) < threshold && place != unpaired;
+    int value = !kept ? 0 : (place & 1) != 0 ? -small(bits) : small(bits);
+    out[column] = static_cast<std::int8_t>(1 + value);
+  }
+}
+
+void TestData::peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+  constexpr int kGround = -20, kPeak = 3, kShift = 10;
+  std::int64_t columns = tensor.columns;
+  std::uint64_t threshold = threshold_of(kTerms, columns);
+  std::uint64_t random = hash(~tensor.seed, static_cast<std::uint64_t>(row));
+  auto below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(random %
+                                     static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1)));
+  };
+  const std::int64_t peaks[4] = {columns - 1, 0, columns - 1 - below(std::min(kEdge, columns)),
+                                 below(columns)};
+  for (std::int64_t column = 0; column < columns; ++column) {
+    std::uint64_t bits = hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
+    int value = small(bits) + (counts(bits, column, columns, threshold) ? 0 : kGround);
+    if (column == peaks[row % 4]) value = kPeak;
+    out[column] = static_cast<std::int8_t>(row % 3 == 1 ? value - kShift : value);
+  }
+}
+
+void TestData::integers(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+  switch (tensor.role.kind) {
+    case DataRole::Kind::kLeft:
+    case DataRole::Kind::kRight:
+      return paired(tensor, row, out);
+    case DataRole::Kind::kReduced:
+      return reduced(tensor, row, out);
+    case DataRole::Kind::kCentred:
+      return centred(tensor, row, out);
+    case DataRole::Kind::kPeaked:
+      return peaked(tensor, row, out);
+    case DataRole::Kind::kPlain:
+    case DataRole::Kind::kSparse:
+      break;
+  }
+  bool sparse = tensor.role.kind == DataRole::Kind::kSparse;
+  std::uint64_t threshold = sparse ? threshold_of(kTerms, tensor.role.depth) : 65536;
+  for (std::int64_t column = 0; column < tensor.columns; ++column) {
+    std::uint64_t bits =
+        hash(tensor.seed, static_cast<std::uint64_t>(row * tensor.columns + column));
     std::int8_t value = small(bits);
     if (tensor.role.positive) value = static_cast<std::int8_t>(1 << (bits & 3));
-    bool edge = kind != Kind::kSparse && (column < kEdge || column >= columns - kEdge) &&
-                (bits >> 8 & 3) == 0;
-    if (!dense && !edge && (bits >> 16 & 0xffff) >= threshold) {
-      constexpr std::int8_t kGround = -20;  // e^-20 of a row's highest
-      value = kind == Kind::kPeaked ? static_cast<std::int8_t>(kGround + value) : std::int8_t{0};
-    }
-    out[column] = value;
+    out[column] = (bits >> 16 & 0xffff) < threshold ? value : std::int8_t{0};
   }
 }
 

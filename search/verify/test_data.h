@@ -7,8 +7,10 @@
 ///     values in the left operand and opposite ones in the right, so that dense products cancel;
 ///     sparse extra terms in the right one are what is left. A dropped or doubled term shows.
 ///   - rows that are reduced (norms, sums) are dense in one half of the rows; in the other half
-///     few columns count, those at both ends among them, so that each weighs much.
-///   - rows under softmax and max have few high values above a low ground likewise.
+///     few columns count, those at both ends among them, so that each weighs much; some rows are
+///     0. Under layernorm the columns are paired, too, so that the mean is exactly 1.
+///   - rows under softmax and max have few high values above a low ground; the highest is one, at an
+///     end in half of the rows. Some rows are all negative.
 /// Normal: N(0, 1), scaled where a matmul contracts so that products are about N(0, 1).
 #pragma once
 
@@ -28,6 +30,7 @@ struct DataRole {
     kRight,
     kSparse,   ///< of a matmul otherwise: few values are not 0
     kReduced,  ///< summed or normalised along its rows
+    kCentred,  ///< the same under layernorm
     kPeaked,   ///< under softmax or max along its rows
   } kind = Kind::kPlain;
   bool along_rows = true;  ///< kLeft, kRight, kSparse: the contracted axis is the last one
@@ -59,6 +62,10 @@ class TestData {
 
   void integers(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
   void paired(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
+  void reduced(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
+  void centred(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
+  void peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
+  void make_pairs(std::int64_t depth, std::uint64_t seed);
   void normals(const Tensor& tensor, std::int64_t row, void* out) const;
 
   DataKind kind_;
