@@ -187,29 +187,26 @@ std::string describe(const Fault& fault, const Code& code, const Step* step, std
 namespace {
 
 /// Wavefronts of one request: in each phase as many as the busiest of the 32 banks has different
-/// words. Accesses of 8 and 16 bytes go in two and four phases.
+/// words. Accesses of 8 and 16 bytes go in two and four phases; since they are aligned, banks can
+/// be taken in groups of as many bytes.
 std::uint64_t shared_wavefronts(const std::uint64_t* addresses, std::uint32_t mask, int bytes) {
-  int phases = bytes <= 4 ? 1 : bytes / 4;
-  int lanes_per_phase = kLanes / phases;
-  int words_per_lane = bytes <= 4 ? 1 : bytes / 4;
+  int unit = std::max(bytes, 4), phases = unit / 4, lanes = kLanes / phases, groups = 128 / unit;
+  auto shift = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(unit)));
   std::uint64_t total = 0;
   for (int phase = 0; phase < phases; ++phase) {
-    std::array<std::uint64_t, kLanes> words{};
-    int count = 0;
-    for (int i = phase * lanes_per_phase; i < (phase + 1) * lanes_per_phase; ++i) {
-      if ((mask >> i & 1) == 0) continue;
-      for (int k = 0; k < words_per_lane; ++k) {
-        std::uint64_t word = addresses[i] / 4 + static_cast<std::uint64_t>(k);
-        bool known = false;
-        for (int j = 0; j < count && !known; ++j)
-          known = words[static_cast<std::size_t>(j)] == word;
-        if (!known) words[static_cast<std::size_t>(count++)] = word;
-      }
-    }
-    std::array<std::uint8_t, 32> banks{};
+    std::uint64_t seen[32][kLanes];
+    std::uint8_t count[32] = {};
     std::uint8_t most = 0;
-    for (int j = 0; j < count; ++j)
-      most = std::max(most, ++banks[words[static_cast<std::size_t>(j)] % 32]);
+    for (int i = phase * lanes; i < (phase + 1) * lanes; ++i) {
+      if ((mask >> i & 1) == 0) continue;
+      std::uint64_t word = addresses[i] >> shift;
+      auto group = static_cast<unsigned>(word) & static_cast<unsigned>(groups - 1);
+      bool known = false;
+      for (int k = 0; k < count[group] && !known; ++k) known = seen[group][k] == word;
+      if (known) continue;
+      seen[group][count[group]++] = word;
+      most = std::max(most, count[group]);
+    }
     total += most;
   }
   return std::max<std::uint64_t>(total, 1);

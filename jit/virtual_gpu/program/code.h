@@ -38,6 +38,11 @@ struct Site {
   Space space = Space::kGeneric;
   std::uint16_t bytes = 4;  ///< per lane
   bool store = false, atomic = false;
+  std::uint8_t vector = 1;          ///< elements per lane
+  std::uint8_t register_bytes = 4;  ///< of each
+  std::uint8_t address_bytes = 8;
+  bool sign = false;             ///< loads extend by it
+  Reduce reduce = Reduce::kAdd;  ///< of an atomic
 };
 
 enum class Special : std::uint8_t {

@@ -61,14 +61,15 @@ bool take_hints(Lowering& l) {
   return m.take("L2::cache_hint");
 }
 
-Type bits_of(Type type) {
+/// What matters of a type in memory: its size, and the sign by which a load extends it.
+Type bits_of(Type type, bool store) {
   switch (ptx::size_of(type)) {
     case 1:
-      return ptx::is_signed(type) ? Type::kS8 : Type::kU8;
+      return type == Type::kS8 && !store ? Type::kS8 : Type::kU8;
     case 2:
-      return type == Type::kS16 ? Type::kS16 : Type::kU16;
+      return type == Type::kS16 && !store ? Type::kS16 : Type::kU16;
     case 4:
-      return type == Type::kS32 ? Type::kS32 : Type::kU32;
+      return type == Type::kS32 && !store ? Type::kS32 : Type::kU32;
     default:
       return Type::kU64;
   }
@@ -108,7 +109,7 @@ void load_store(Lowering& l, bool store) {
     parts.push_back(&data);
   }
 
-  form.type = bits_of(type);
+  form.type = bits_of(type, store);
   form.space = at.space;
   form.vector = static_cast<std::uint8_t>(vector);
   form.address_bytes = static_cast<std::uint8_t>(at.bytes);
@@ -133,6 +134,10 @@ void load_store(Lowering& l, bool store) {
     }
   }
   Site site{at.space, static_cast<std::uint16_t>(vector * ptx::size_of(type)), store, false};
+  site.vector = form.vector;
+  site.register_bytes = form.register_bytes;
+  site.address_bytes = form.address_bytes;
+  site.sign = form.type == Type::kS8 || form.type == Type::kS16 || form.type == Type::kS32;
   l.emit_memory(form, defs, uses, at.offset, site);
 }
 
@@ -184,6 +189,9 @@ void atomic(Lowering& l, bool returns) {
                        ? l.def(*part, form.type)
                        : l.temporary(width_of(ptx::size_of(form.type))));
   Site site{at.space, static_cast<std::uint16_t>(vector * ptx::size_of(form.type)), true, true};
+  site.vector = form.vector;
+  site.address_bytes = form.address_bytes;
+  site.reduce = form.reduce;
   l.emit_memory(form, defs, uses, at.offset, site);
 }
 

@@ -82,6 +82,18 @@ class Parser {
             : fmt::format("'{}{}'", token_.kind == Kind::kDirective ? "." : "", token_.text);
     fail_at(token_.line, fmt::format("found {}, expected {}", seen, wanted));
   }
+  /// Nesting that no compiler makes, and that would use up the stack.
+  class Depth {
+   public:
+    explicit Depth(Parser& parser) : parser_(parser) {
+      if (++parser_.depth_ > 100) parser_.fail_at(parser_.token_.line, "nested more than 100 deep");
+    }
+    ~Depth() { --parser_.depth_; }
+
+   private:
+    Parser& parser_;
+  };
+
   Token advance() {
     if (token_.kind == Kind::kBad) unexpected("a token of PTX");
     Token token = token_;
@@ -326,6 +338,7 @@ class Parser {
   }
 
   void initializer(Variable& variable) {
+    Depth depth(*this);
     if (accept('{')) {
       if (accept('}')) return;
       do initializer(variable);
@@ -437,6 +450,7 @@ class Parser {
   }
 
   void block() {
+    Depth depth(*this);
     expect('{');
     scopes_.enter();
     while (!accept('}')) {
@@ -556,6 +570,7 @@ class Parser {
   }
 
   Operand simple_operand() {
+    Depth depth(*this);
     Operand operand;
     if (accept('!')) {
       operand = simple_operand();
@@ -637,6 +652,7 @@ class Parser {
   Token token_, ahead_;
   Module module_;
   Function* function_ = nullptr;
+  int depth_ = 0;
   RegisterScopes scopes_;
 };
 

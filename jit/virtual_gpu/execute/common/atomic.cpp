@@ -90,135 +90,85 @@ typename Kind::Bits update(Reduce op, std::byte* at, typename Kind::Bits b, type
   return old;
 }
 
-template <class A>
-void read_addresses(const Step* s, std::byte* r, std::uint64_t* to) {
-  const auto* a = lanes<A>(r, s->a);
-  auto offset = static_cast<A>(static_cast<std::int64_t>(s->immediate));
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<A>(a[i] + offset);
+void read_addresses(const Step* s, std::byte* r, const Site& site, std::uint64_t* to) {
+  for (int i = 0; i < kLanes; ++i) {
+    if (site.address_bytes == 4)
+      to[i] = lanes<std::uint32_t>(r, s->a)[i] + static_cast<std::uint32_t>(s->immediate);
+    else
+      to[i] = lanes<std::uint64_t>(r, s->a)[i] +
+              static_cast<std::uint64_t>(static_cast<std::int64_t>(s->immediate));
+    if (site.address_bytes == 4) to[i] &= 0xffffffffu;
+  }
 }
 
 /// A vector form has operands d..., a, b... in Code::operands; a scalar one has them in the step.
-template <class Kind, Reduce kReduce, class A, int kVector>
+template <class Kind>
 const Step* atomic(const Step* s, std::byte* r, Warp& w) {
   using Bits = typename Kind::Bits;
+  const Site& site = w.code->sites[s->site];
   std::uint64_t address[kLanes];
   std::byte* host[kLanes];
-  read_addresses<A>(s, r, address);
+  read_addresses(s, r, site, address);
   if (w.counting) count_request(s, w, address, w.mask);
   if (!resolve(s, w, address, w.mask, host)) return nullptr;
-  if constexpr (kVector == 1) {
+  if (site.vector == 1) {
     auto* d = lanes<Bits>(r, s->d);
     const auto* b = lanes<Bits>(r, s->b);
     const auto* c = lanes<Bits>(r, s->c);
+    bool cas = site.reduce == Reduce::kCas;
     for_lanes(w.mask, [&](int i) {
-      d[i] = update<Kind>(kReduce, host[i], b[i], kReduce == Reduce::kCas ? c[i] : Bits{0});
+      d[i] = update<Kind>(site.reduce, host[i], b[i], cas ? c[i] : Bits{0});
     });
-  } else {
-    const std::uint32_t* o = w.code->operands.data() + s->c;
-    for_lanes(w.mask, [&](int i) {
-      for (int v = 0; v < kVector; ++v) {
-        auto b = lanes<Bits>(r, o[kVector + 1 + v])[i];
-        lanes<Bits>(r, o[v])[i] =
-            update<Kind>(kReduce, host[i] + static_cast<std::size_t>(v) * sizeof(Bits), b, 0);
-      }
-    });
+    return s + 1;
   }
+  const std::uint32_t* o = w.code->operands.data() + s->c;
+  std::size_t n = site.vector;
+  for_lanes(w.mask, [&](int i) {
+    for (std::size_t v = 0; v < n; ++v) {
+      Bits b = lanes<Bits>(r, o[n + 1 + v])[i];
+      lanes<Bits>(r, o[v])[i] = update<Kind>(site.reduce, host[i] + v * sizeof(Bits), b, 0);
+    }
+  });
   return s + 1;
 }
 
-template <class Kind, Reduce kReduce>
-Handler addressed(const Form& form) {
-  if (form.address_bytes == 4)
-    return form.vector == 1 ? atomic<Kind, kReduce, std::uint32_t, 1> : nullptr;
-  switch (form.vector) {
-    case 1:
-      return atomic<Kind, kReduce, std::uint64_t, 1>;
-    case 2:
-      return atomic<Kind, kReduce, std::uint64_t, 2>;
-    case 4:
-      return atomic<Kind, kReduce, std::uint64_t, 4>;
-    case 8:
-      return atomic<Kind, kReduce, std::uint64_t, 8>;
-    default:
-      return nullptr;
-  }
-}
-
-template <class T>
-Handler integer(const Form& form) {
-  switch (form.reduce) {
-    case Reduce::kAnd:
-      return addressed<Integer<T>, Reduce::kAnd>(form);
-    case Reduce::kOr:
-      return addressed<Integer<T>, Reduce::kOr>(form);
-    case Reduce::kXor:
-      return addressed<Integer<T>, Reduce::kXor>(form);
-    case Reduce::kExch:
-      return addressed<Integer<T>, Reduce::kExch>(form);
-    case Reduce::kAdd:
-      return addressed<Integer<T>, Reduce::kAdd>(form);
-    case Reduce::kInc:
-      return addressed<Integer<T>, Reduce::kInc>(form);
-    case Reduce::kDec:
-      return addressed<Integer<T>, Reduce::kDec>(form);
-    case Reduce::kMin:
-      return addressed<Integer<T>, Reduce::kMin>(form);
-    case Reduce::kMax:
-      return addressed<Integer<T>, Reduce::kMax>(form);
-    case Reduce::kCas:
-      return addressed<Integer<T>, Reduce::kCas>(form);
-    default:
-      return nullptr;
-  }
-}
-template <class Kind>
-Handler floating(const Form& form, bool min_max) {
-  switch (form.reduce) {
-    case Reduce::kAdd:
-      return addressed<Kind, Reduce::kAdd>(form);
-    case Reduce::kExch:
-      return min_max ? nullptr : addressed<Kind, Reduce::kExch>(form);
-    case Reduce::kMin:
-      return min_max ? addressed<Kind, Reduce::kMin>(form) : nullptr;
-    case Reduce::kMax:
-      return min_max ? addressed<Kind, Reduce::kMax>(form) : nullptr;
-    default:
-      return nullptr;
-  }
+bool is_float_op(Reduce reduce, bool min_max) {
+  if (reduce == Reduce::kAdd) return true;
+  if (min_max) return reduce == Reduce::kMin || reduce == Reduce::kMax;
+  return reduce == Reduce::kExch;
 }
 
 }  // namespace
 
 Handler select_atomic(const Form& form) {
   if (form.op != Op::kAtom) return nullptr;
+  bool swaps = form.reduce == Reduce::kCas || form.reduce == Reduce::kExch;
   switch (form.type) {
     case Type::kB16:
     case Type::kU16:
-      return form.reduce == Reduce::kCas    ? addressed<Integer<std::int16_t>, Reduce::kCas>(form)
-             : form.reduce == Reduce::kExch ? addressed<Integer<std::int16_t>, Reduce::kExch>(form)
-                                            : nullptr;
+      return swaps ? atomic<Integer<std::int16_t>> : nullptr;
     case Type::kB32:
     case Type::kU32:
-      return integer<std::uint32_t>(form);
+      return atomic<Integer<std::uint32_t>>;
     case Type::kS32:
-      return integer<std::int32_t>(form);
+      return atomic<Integer<std::int32_t>>;
     case Type::kB64:
     case Type::kU64:
-      return integer<std::uint64_t>(form);
+      return atomic<Integer<std::uint64_t>>;
     case Type::kS64:
-      return integer<std::int64_t>(form);
+      return atomic<Integer<std::int64_t>>;
     case Type::kF32:
-      return floating<Float32>(form, false);
+      return is_float_op(form.reduce, false) ? atomic<Float32> : nullptr;
     case Type::kF64:
-      return floating<Float64>(form, false);
+      return is_float_op(form.reduce, false) ? atomic<Float64> : nullptr;
     case Type::kF16:
-      return floating<Half<false>>(form, true);
+      return is_float_op(form.reduce, true) ? atomic<Half<false>> : nullptr;
     case Type::kBF16:
-      return floating<Half<true>>(form, true);
+      return is_float_op(form.reduce, true) ? atomic<Half<true>> : nullptr;
     case Type::kF16x2:
-      return floating<Pair<false>>(form, true);
+      return is_float_op(form.reduce, true) ? atomic<Pair<false>> : nullptr;
     case Type::kBF16x2:
-      return floating<Pair<true>>(form, true);
+      return is_float_op(form.reduce, true) ? atomic<Pair<true>> : nullptr;
     default:
       return nullptr;
   }

@@ -17,5 +17,6 @@ Handler select_rare_integer(const Form& form);
 Handler select_rare_float(const Form& form);
 Handler select_rare_compare(const Form& form);
 Handler select_rare_convert(const Form& form);
+Handler select_rare_memory(const Form& form);
 
 }  // namespace tilewright::vgpu

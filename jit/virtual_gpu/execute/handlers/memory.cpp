@@ -202,89 +202,59 @@ const Step* store(const Step* s, std::byte* r, Warp& w) {
   return s + 1;
 }
 
-template <Space kSpace, class A, bool kStore, class T, class R>
-Handler vectors(const Form& form) {
-  if constexpr (kStore) {
-    switch (form.vector) {
-      case 1:
-        return store<kSpace, A, T, R, 1>;
+template <Space kSpace, class A, bool kStore, class T, class R, int kVector>
+constexpr Handler access() {
+  if constexpr (kStore)
+    return store<kSpace, A, T, R, kVector>;
+  else
+    return load<kSpace, A, T, R, kVector>;
+}
+template <Space kSpace, class A, bool kStore, class T>
+Handler vectors(int vector) {
+  switch (vector) {
+    case 1:
+      return access<kSpace, A, kStore, T, T, 1>();
+    case 2:
+      return access<kSpace, A, kStore, T, T, 2>();
+    case 4:
+      return access<kSpace, A, kStore, T, T, 4>();
+    default:
+      return nullptr;
+  }
+}
+
+/// Elements as wide as their register, and the usual extensions. The others are in
+/// common/rare_memory.cpp.
+template <Space kSpace, class A, bool kStore>
+Handler elements(const Form& form) {
+  int bytes = ptx::size_of(form.type);
+  if (bytes == form.register_bytes) {
+    switch (bytes) {
       case 2:
-        return store<kSpace, A, T, R, 2>;
+        return vectors<kSpace, A, kStore, uint16_t>(form.vector);
       case 4:
-        return store<kSpace, A, T, R, 4>;
-      default:
-        return nullptr;
-    }
-  } else {
-    switch (form.vector) {
-      case 1:
-        return load<kSpace, A, T, R, 1>;
-      case 2:
-        return load<kSpace, A, T, R, 2>;
-      case 4:
-        return load<kSpace, A, T, R, 4>;
+        return vectors<kSpace, A, kStore, uint32_t>(form.vector);
+      case 8:
+        return vectors<kSpace, A, kStore, uint64_t>(form.vector);
       default:
         return nullptr;
     }
   }
-}
-
-/// Elements narrower than their register are extended: rare, hence through one kind of access only.
-template <Space kSpace, class A, bool kStore>
-Handler elements(const Form& form) {
+  if (form.vector != 1) return nullptr;
+  bool word = form.register_bytes == 4;
+  if (form.register_bytes != 2 && !word) return nullptr;
   switch (form.type) {
     case Type::kU8:
-      switch (form.register_bytes) {
-        case 2:
-          return vectors<kSpace, A, kStore, uint8_t, uint16_t>(form);
-        case 4:
-          return vectors<kSpace, A, kStore, uint8_t, uint32_t>(form);
-        case 8:
-          return vectors<kSpace, A, kStore, uint8_t, uint64_t>(form);
-        default:
-          return nullptr;
-      }
+      return word ? access<kSpace, A, kStore, uint8_t, uint32_t, 1>()
+                  : access<kSpace, A, kStore, uint8_t, uint16_t, 1>();
     case Type::kS8:
-      switch (form.register_bytes) {
-        case 2:
-          return vectors<kSpace, A, kStore, int8_t, uint16_t>(form);
-        case 4:
-          return vectors<kSpace, A, kStore, int8_t, uint32_t>(form);
-        case 8:
-          return vectors<kSpace, A, kStore, int8_t, uint64_t>(form);
-        default:
-          return nullptr;
-      }
+      if (kStore) return nullptr;
+      return word ? access<kSpace, A, false, int8_t, uint32_t, 1>()
+                  : access<kSpace, A, false, int8_t, uint16_t, 1>();
     case Type::kU16:
-      switch (form.register_bytes) {
-        case 2:
-          return vectors<kSpace, A, kStore, uint16_t, uint16_t>(form);
-        case 4:
-          return vectors<kSpace, A, kStore, uint16_t, uint32_t>(form);
-        case 8:
-          return vectors<kSpace, A, kStore, uint16_t, uint64_t>(form);
-        default:
-          return nullptr;
-      }
+      return word ? access<kSpace, A, kStore, uint16_t, uint32_t, 1>() : nullptr;
     case Type::kS16:
-      switch (form.register_bytes) {
-        case 2:
-          return vectors<kSpace, A, kStore, uint16_t, uint16_t>(form);
-        case 4:
-          return vectors<kSpace, A, kStore, int16_t, uint32_t>(form);
-        case 8:
-          return vectors<kSpace, A, kStore, int16_t, uint64_t>(form);
-        default:
-          return nullptr;
-      }
-    case Type::kU32:
-    case Type::kS32:
-      if (form.register_bytes == 4) return vectors<kSpace, A, kStore, uint32_t, uint32_t>(form);
-      if (form.register_bytes != 8) return nullptr;
-      if (form.type == Type::kU32) return vectors<kSpace, A, kStore, uint32_t, uint64_t>(form);
-      return vectors<kSpace, A, kStore, int32_t, uint64_t>(form);
-    case Type::kU64:
-      return vectors<kSpace, A, kStore, uint64_t, uint64_t>(form);
+      return word && !kStore ? access<kSpace, A, false, int16_t, uint32_t, 1>() : nullptr;
     default:
       return nullptr;
   }
@@ -296,8 +266,7 @@ Handler spaces(const Form& form) {
     return form.address_bytes == 4 ? elements<Space::kShared, uint32_t, kStore>(form)
                                    : elements<Space::kShared, uint64_t, kStore>(form);
   // Local and parameter addresses are in no allocation, so that resolve() finds them.
-  if (form.address_bytes == 4) return elements<Space::kGlobal, uint32_t, kStore>(form);
-  return elements<Space::kGlobal, uint64_t, kStore>(form);
+  return form.address_bytes == 8 ? elements<Space::kGlobal, uint64_t, kStore>(form) : nullptr;
 }
 
 }  // namespace
