@@ -1,5 +1,6 @@
-/// Is what the kernels wrote the operator? Two of the four parts of the contract (docs/adr): exact
-/// small integers, and random-normal data within a probabilistic bound.
+/// Is what the kernels wrote the operator? Two of the four parts of the contract (docs/adr/0006):
+/// exact small integers, and random-normal data within a probabilistic bound. docs/numerics.md says
+/// what data, what bound, and which blocks run where they are sampled.
 ///
 /// Inputs are private copies; outputs and workspace are poisoned before each run; redzones around
 /// every tensor are checked after.
@@ -62,6 +63,9 @@ class VerifySession {
   static Result<std::unique_ptr<VerifySession>> create(const jit::Context& context,
                                                        const VerifyJob& job);
   virtual ~VerifySession() = default;
+
+  /// Makes the inputs, which takes seconds for weights, so that verify() need not.
+  virtual Result<void> make_data(const VerifySettings& settings) = 0;
 
   virtual Result<Verification> verify(const jit::LoadedPlan& plan, const VerifySettings& settings,
                                       std::uint64_t sample_blocks) = 0;

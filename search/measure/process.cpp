@@ -116,21 +116,20 @@ class ProcessMeasurer final : public Measurer {
   }
 
   std::vector<TrialResult> ask(std::span<const Trial> trials, int rounds, double deadline_s) {
+    if (auto prepared = worker_->prepare(trials.front()); !prepared)
+      return all_failed(trials, std::move(prepared.error()));
     auto reply = worker_->ask(request(trials, rounds), deadline_s);
     if (!reply) {
-      worker_.reset();
       Error error = std::move(reply.error());
       if (error.code == ErrorCode::kHang)
         error.message =
             fmt::format("no end within {} s: the measuring worker was killed", deadline_s);
-      if (error.code == ErrorCode::kCrash)
-        error = with_context(std::move(error), "measuring worker");
-      return all_failed(trials, error);
+      return all_failed(trials, std::move(error));
     }
     const wire::RanT* ran = reply->body.AsRan();
     if (!ran || ran->results.size() != trials.size()) {
-      worker_.reset();
-      return all_failed(trials, {ErrorCode::kInternal, "the measuring worker answered nonsense"});
+      return all_failed(trials,
+                        {ErrorCode::kInternal, "the measuring worker answered nonsense", {}});
     }
     std::vector<TrialResult> results;
     for (const auto& result : ran->results) results.push_back(from_wire(*result));
@@ -155,7 +154,10 @@ class ProcessMeasurer final : public Measurer {
     return frame;
   }
 
-  static std::vector<TrialResult> all_failed(std::span<const Trial> trials, const Error& error) {
+  // A worker that went down with it is started again for the next trial.
+  std::vector<TrialResult> all_failed(std::span<const Trial> trials, Error error) {
+    if (!worker_->running() || error.code == ErrorCode::kInternal) worker_.reset();
+    if (error.code == ErrorCode::kCrash) error = with_context(std::move(error), "measuring worker");
     std::vector<TrialResult> results;
     for (const Trial& trial : trials) results.push_back({.id = trial.id, .failure = error});
     return results;

@@ -17,6 +17,9 @@ class TrialRunner {
   explicit TrialRunner(std::shared_ptr<jit::Context> context);
   ~TrialRunner();
 
+  /// Makes what `trial` shares with others of its problem, if it is not there: seconds for weights.
+  /// run() does it as well, before its deadline begins.
+  Result<void> prepare(const Trial& trial);
   /// What goes wrong is in TrialResult::failure. A real kernel that never ends never returns.
   TrialResult run(const Trial& trial);
   /// As Measurer::run_interleaved.

@@ -17,12 +17,12 @@
 namespace tilewright::search {
 
 struct MeasureSettings {
-  int repeats = 20;                  ///< timed launches, at most
-  double budget_ms = 100;            ///< device time of the timed launches, at most
-  bool graph = false;                ///< replay a captured graph instead of stream launches
-  bool cold_l2 = true;               ///< flush L2 before each timed launch
-  double deadline_s = 20;            ///< wall time of the whole trial: then the process is killed
-  double cut_off_us = 0;             ///< stop early once the median is surely above this; 0: never
+  int repeats = 20;        ///< timed launches, at most
+  double budget_ms = 100;  ///< device time of the timed launches, at most
+  bool graph = false;      ///< replay a captured graph instead of stream launches
+  bool cold_l2 = true;     ///< flush L2 before each timed launch
+  double deadline_s = 20;  ///< wall time, from when its data is made: then the process is killed
+  double cut_off_us = 0;   ///< stop early once the median is surely above this; 0: never
   std::uint64_t sample_blocks = 24;  ///< on the virtual GPU; 0: all blocks
 };
 

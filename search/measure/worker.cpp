@@ -73,6 +73,9 @@ class Worker {
       bool lost = false;
       if (const wire::OpenT* open = request.body.AsOpen()) {
         reply.body.Set(opened(*open));
+      } else if (const wire::PrepareT* prepare = request.body.AsPrepare();
+                 prepare && prepare->trial && runner_) {
+        reply.body.Set(prepared(*prepare->trial));
       } else if (const wire::RunT* run = request.body.AsRun(); run && runner_) {
         wire::RanT ran = this->ran(*run);
         lost = ran.lost;
@@ -96,6 +99,14 @@ class Worker {
     }
     runner_ = std::make_unique<TrialRunner>(*context);
     return describe((*context)->device());
+  }
+
+  wire::PreparedT prepared(const wire::TrialT& wire_trial) {
+    const auto trial = from_wire(wire_trial, [](const Digest&) { return nullptr; });
+    const auto ready = trial ? runner_->prepare(*trial) : Result<void>(fail(trial.error()));
+    wire::PreparedT out;
+    if (!ready) out.failure = to_wire(ready.error());
+    return out;
   }
 
   wire::RanT ran(const wire::RunT& request) {

@@ -18,6 +18,19 @@ wire::OpenT open_request(const MeasureProcessOptions& options) {
   return request;
 }
 
+// Not a kernel's: only a machine that is out of order takes so long to make data.
+constexpr double kPrepareDeadlineS = 600;
+
+Digest problem_of(const Trial& trial) {
+  Hasher hasher;
+  hasher.add(templates::print(*trial.op)).add(trial.seed);
+  for (const auto& map : {trial.bindings, trial.displacement}) {
+    hasher.add(map.size());
+    for (const auto& [name, value] : map) hasher.add(name).add(static_cast<std::uint64_t>(value));
+  }
+  return hasher.finish();
+}
+
 jit::DeviceInfo device_from(const wire::OpenedT& opened) {
   jit::DeviceInfo device;
   device.name = opened.name;
@@ -69,6 +82,24 @@ Result<wire::FrameT> WorkerProcess::ask(const wire::FrameT& request, double dead
   auto reply = unpack_frame(bytes);
   if (!reply) child_.kill();
   return reply;
+}
+
+Result<void> WorkerProcess::prepare(const Trial& trial) {
+  const Digest problem = problem_of(trial);
+  if (problem == problem_) return {};
+  Trial without_images = trial;
+  without_images.images.clear();
+  wire::PrepareT prepare;
+  prepare.trial = std::make_unique<wire::TrialT>(to_wire(without_images));
+  wire::FrameT request;
+  request.body.Set(std::move(prepare));
+  problem_ = {};
+  TILEWRIGHT_ASSIGN_OR_RETURN(const wire::FrameT reply, ask(request, kPrepareDeadlineS));
+  const wire::PreparedT* prepared = reply.body.AsPrepared();
+  if (!prepared) return fail(ErrorCode::kInternal, "the measuring worker answered nonsense");
+  if (prepared->failure) return fail(from_wire(*prepared->failure));
+  problem_ = problem;
+  return {};
 }
 
 }  // namespace tilewright::search

@@ -19,10 +19,15 @@ class WorkerProcess {
   static Result<WorkerProcess> start(const MeasureProcessOptions& options);
 
   const jit::DeviceInfo& device() const { return device_; }
+  bool running() const { return child_.running(); }
 
   /// Sends a request and waits for its reply. After an error the process is gone. Errors: kHang
   /// when the deadline passed and it was killed, kCrash when it died by itself, with how.
   Result<wire::FrameT> ask(const wire::FrameT& request, double deadline_s);
+
+  /// Has it make what the trials of this one's problem share, unless it just did, in its own time.
+  /// Errors: as ask(), and what goes wrong there.
+  Result<void> prepare(const Trial& trial);
 
   /// Images that it holds. Cleared by whoever has it forget them.
   std::unordered_set<Digest>& images() { return images_; }
@@ -33,6 +38,7 @@ class WorkerProcess {
   jit::ChildProcess child_;
   jit::DeviceInfo device_;
   std::unordered_set<Digest> images_;
+  Digest problem_;  ///< what it is prepared for
 };
 
 }  // namespace tilewright::search

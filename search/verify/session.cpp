@@ -113,6 +113,12 @@ class Session : public VerifySession {
     return {};
   }
 
+  Result<void> make_data(const VerifySettings& settings) override {
+    TILEWRIGHT_TRY(context_.activate());
+    for (DataKind kind : kinds_of(settings)) TILEWRIGHT_TRY(use(kind));
+    return {};
+  }
+
   Result<Verification> verify(const jit::LoadedPlan& plan, const VerifySettings& settings,
                               std::uint64_t sample_blocks) override {
     if (settings.adversarial) {
@@ -182,15 +188,18 @@ class Session : public VerifySession {
   }
 
   Result<void> upload(const Data& from, std::vector<jit::DeviceBuffer>& to) {
+    std::vector<jit::DeviceBuffer> buffers = std::move(to);
+    to.clear();  // all of them, or none
     for (std::size_t i = 0; i < from.images.size(); ++i) {
       const auto& image = from.images[i];
-      if (to.size() <= i) {
+      if (buffers.size() <= i) {
         TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer,
                                     jit::DeviceBuffer::allocate(context_, image.size()));
-        to.push_back(std::move(buffer));
+        buffers.push_back(std::move(buffer));
       }
-      TILEWRIGHT_TRY(to[i].upload(image.data(), image.size()));
+      TILEWRIGHT_TRY(buffers[i].upload(image.data(), image.size()));
     }
+    to = std::move(buffers);
     return {};
   }
 

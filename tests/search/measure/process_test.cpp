@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -233,6 +234,7 @@ TEST_F(ProcessTest, TheWorkerDiesWithItsOwnerAndTheJournalNamesTheTrial) {
   const fs::path journal = folder_ / "journal.jsonl";
   const Trial endless = planted::trial(Kind::kEndless, "culprit");
   const Trial right = planted::trial(Kind::kRight, "fine");
+  std::fflush(nullptr);
   const pid_t owner = ::fork();
   if (owner == 0) {
     auto measurer = planted::start_worker({.journal = journal});
@@ -268,6 +270,7 @@ class RunnerTest : public ProcessTest {
   }
 
   pid_t start_runner() {
+    std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid == 0) {
       const std::string program = TILEWRIGHT_BINARY_DIR "/bin/tilewright-bundle-run";
