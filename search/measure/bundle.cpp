@@ -62,7 +62,6 @@ json to_json(const BundleInfo& info) {
   return {{"architecture", info.architecture.name()},
           {"nvrtc", info.nvrtc_version},
           {"generator", info.generator},
-          {"created", info.created},
           {"cubins", info.cubins},
           {"ptx", info.ptx}};
 }
@@ -73,7 +72,6 @@ Result<BundleInfo> info_from(const json& manifest) {
                               jit::Architecture::parse(std::string(manifest.at("architecture"))));
   info.nvrtc_version = manifest.value("nvrtc", "");
   info.generator = manifest.value("generator", "");
-  info.created = manifest.value("created", "");
   info.cubins = manifest.value("cubins", true);
   info.ptx = manifest.value("ptx", true);
   return info;

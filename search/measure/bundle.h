@@ -32,7 +32,6 @@ struct BundleInfo {
   jit::Architecture architecture;
   std::string nvrtc_version;
   std::string generator;  ///< digest of what wrote the sources
-  std::string created;    ///< ISO 8601, UTC
   bool cubins = true;     ///< for real devices
   bool ptx = true;        ///< for the virtual one
 };
