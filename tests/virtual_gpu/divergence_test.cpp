@@ -1,4 +1,6 @@
 // Shapes of control flow in which lanes part and meet again.
+#include <algorithm>
+
 #include "tests/virtual_gpu/run_ptx.h"
 
 namespace tilewright::vgpu {
@@ -133,6 +135,72 @@ TEST(Divergence, ReturnInsideALoopThenABarrier) {
   auto results = machine.read<std::uint32_t>(out, 64);
   for (std::uint32_t i = 0; i < 64; ++i)
     EXPECT_EQ(results[i], i < 5 ? 0u : i < 32 ? 0xffffffe0u : 0xffffffffu) << i;
+}
+
+TEST(Divergence, LanesThatWaitedElsewhereMeetAgainAtAShuffle) {
+  // Low lanes go ahead to OUT while the others are at the barrier; all shuffle together afterwards.
+  Machine machine(entry(R"(
+    ld.param.u64 %d0, [p0];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %d0, %d1;
+    setp.lt.u32 %p0, %r0, 5;
+    @%p0 bra OUT;
+    bar.sync 0;
+    bra.uni OUT;
+  OUT:
+    @%p0 bar.sync 0;
+    shfl.sync.bfly.b32 %r1, %r0, 31, 31, 0xffffffff;
+    st.global.u32 [%d1], %r1;
+    ret;)"));
+  ASSERT_TRUE(machine.ok()) << machine.error().message;
+  auto out = machine.buffer(std::vector<std::uint32_t>(32, 0));
+  Outcome outcome = machine.run({1, 1, 1}, {32, 1, 1}, out);
+  ASSERT_FALSE(outcome.fault) << outcome.fault->report;
+  EXPECT_EQ(machine.read<std::uint32_t>(out, 32), expected([](std::uint32_t i) { return 31 - i; }));
+}
+
+TEST(Divergence, LanesOfAWarpTakeALockInTurn) {
+  auto results = lane_results<std::uint32_t>(R"(
+    .shared .align 4 .b32 lock; .shared .align 4 .b32 sum;
+    mov.u32 %r1, 0;
+    st.shared.u32 [lock], %r1; st.shared.u32 [sum], %r1;
+  SPIN:
+    atom.shared.cas.b32 %r2, [lock], 0, 1;
+    setp.ne.u32 %p0, %r2, 0;
+    @%p0 bra SPIN;
+    ld.shared.u32 %r3, [sum]; add.u32 %r3, %r3, %r0; st.shared.u32 [sum], %r3;
+    atom.shared.exch.b32 %r2, [lock], 0;
+    bar.warp.sync 0xffffffff;
+    ld.shared.u32 %r3, [sum];
+    st.global.u32 [%d1], %r3; ret;)");
+  EXPECT_EQ(results, Lanes(32, 496));
+}
+
+TEST(Divergence, RaggedBlocksHaveNoLanesBeyondTheirEnd) {
+  // 40 threads: the second warp has eight. The others of its lanes must not load or store.
+  Machine machine(entry(R"(
+    .shared .align 4 .b32 buffer[40];
+    ld.param.u64 %d0, [p0];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %d0, %d1;
+    mov.u32 %r1, buffer; shl.b32 %r2, %r0, 2; add.u32 %r1, %r1, %r2;
+    ld.global.u32 %r3, [%d1];
+    st.shared.u32 [%r1], %r3;
+    bar.sync 0;
+    ld.shared.u32 %r4, [%r1];
+    setp.gt.u32 %p0, %r4, 2;
+    selp.u32 %r4, %r4, 2, %p0;
+    activemask.b32 %r5; popc.b32 %r5, %r5; mad.lo.u32 %r4, %r5, 1000, %r4;
+    st.global.u32 [%d1], %r4; ret;)"));
+  ASSERT_TRUE(machine.ok()) << machine.error().message;
+  Lanes values;
+  for (std::uint32_t i = 0; i < 40; ++i) values.push_back(i);
+  auto out = machine.buffer(values);
+  Outcome outcome = machine.run({1, 1, 1}, {40, 1, 1}, out);
+  ASSERT_FALSE(outcome.fault) << outcome.fault->report;
+  auto results = machine.read<std::uint32_t>(out, 40);
+  for (std::uint32_t i = 0; i < 40; ++i)
+    EXPECT_EQ(results[i], (i < 32 ? 32000 : 8000) + std::max(i, 2u));
 }
 
 TEST(Divergence, SwitchesJumpByIndex) {

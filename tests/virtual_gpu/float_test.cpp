@@ -114,13 +114,12 @@ TEST(Float, ArithmeticOfF64IsExactlyRounded) {
 
 /// -0 below +0, a number before a NaN.
 float smaller(float a, float b) {
+  if (std::isnan(a)) return b;
+  if (std::isnan(b)) return a;
   if (a == b) return std::signbit(a) ? a : b;
-  return std::fmin(a, b);
+  return a < b ? a : b;
 }
-float larger(float a, float b) {
-  if (a == b) return std::signbit(a) ? b : a;
-  return std::fmax(a, b);
-}
+float larger(float a, float b) { return -smaller(-a, -b); }
 
 TEST(Float, MinAndMaxKnowZerosAndNan) {
   check("f32", float_rows(300, 4),

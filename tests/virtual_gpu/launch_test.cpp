@@ -98,7 +98,7 @@ TEST(Counters, VectorsGoInPhases) {
   const Counters& c = outcome.counters;
   EXPECT_EQ(c.shared_requests, 6u);
   EXPECT_EQ(c.shared_wavefronts, 2 * (4 + 2 + 4));
-  EXPECT_EQ(c.warp_instructions, 2 * 13u);
+  EXPECT_EQ(c.warp_instructions, 2 * 14u);
   EXPECT_EQ(c.fma_warps, 2u);
   EXPECT_EQ(c.f64_warps, 2u);
   EXPECT_EQ(c.special_warps, 2u);

@@ -59,7 +59,7 @@ TEST(Parser, ErrorsNameTheLineAndWhatWasWanted) {
       {".entry k() {\n .reg .b32 %r;\n mov.u32 %r, %pm0;\n}", ErrorCode::kUnsupported,
        "ptx line 3: special register %pm0 is not supported: 'mov.u32 %r, %pm0'"},
       {".entry k() { ret; } /* no end", ErrorCode::kInvalidArgument,
-       "ptx line 1: found '/*', expected a token of PTX"},
+       "ptx line 1: found '/*', expected a directive"},
   };
   for (const auto& t : cases) {
     auto memory = Memory::create(1 << 20);

@@ -16,12 +16,12 @@ int new_split(Warp& warp) {
 
 /// The next split of the warp that can go on, or null: it stops for now.
 const Step* next_ready(Warp& warp) {
+  do {
+    for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
+      if (warp.splits[i].state == Split::State::kReady) return activate(warp, i);
+  } while (let_joins_go(warp));
   bool waiting = false;
-  for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i) {
-    Split& split = warp.splits[i];
-    if (split.state == Split::State::kReady) return activate(warp, i);
-    waiting |= split.state != Split::State::kFree;
-  }
+  for (const Split& split : warp.splits) waiting |= split.state != Split::State::kFree;
   warp.current = -1;
   warp.mask = 0;
   warp.status = waiting ? WarpStatus::kBlocked : WarpStatus::kDone;
@@ -56,6 +56,24 @@ const Step* activate(Warp& warp, int index) {
   warp.reconverge = split.reconverge;
   warp.status = WarpStatus::kReady;
   return split.pc;
+}
+
+bool let_joins_go(Warp& warp) {
+  bool any = false;
+  for (Split& join : warp.splits) {
+    if (join.state != Split::State::kJoin || join.mask == 0) continue;
+    Split& split = warp.splits[new_split(warp)];
+    split = Split{};
+    split.state = Split::State::kReady;
+    split.parent = join.parent;
+    split.mask = join.mask;
+    split.pc = join.pc;
+    split.reconverge = join.reconverge;
+    if (join.parent >= 0) ++warp.splits[join.parent].pending;
+    join.mask = 0;
+    any = true;
+  }
+  return any;
 }
 
 const Step* diverge(Warp& warp, std::uint32_t taken, const Step* target, const Step* next,
@@ -119,6 +137,29 @@ const Step* leave(Warp& warp) {
   open_barriers(*warp.worker);  // the rest of the block may have waited for these lanes only
   if (ready >= 0) return activate(warp, ready);
   return next_ready(warp);
+}
+
+bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const Step** next) {
+  members &= warp.live;
+  if ((members & ~warp.mask) == 0) return true;
+  Split& current = warp.splits[warp.current];
+  for (Split& other : warp.splits) {
+    // Only parts that go on to the same join can become one.
+    if (other.state != Split::State::kWarpSync || other.pc != step ||
+        other.parent != current.parent || other.reconverge != current.reconverge)
+      continue;
+    warp.mask |= other.mask;
+    other.state = Split::State::kFree;
+    if (other.parent >= 0) --warp.splits[other.parent].pending;
+  }
+  warp.full = warp.mask == warp.live;
+  if ((members & ~warp.mask) == 0) return true;
+  current.state = Split::State::kWarpSync;
+  current.wanted = members;
+  current.mask = warp.mask;
+  current.pc = step;
+  *next = stop_split(warp);
+  return false;
 }
 
 const Step* stop_split(Warp& warp) { return next_ready(warp); }

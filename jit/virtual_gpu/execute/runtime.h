@@ -35,6 +35,13 @@ const Step* join(const Step* step, Warp& warp);
 const Step* leave(Warp& warp);
 /// The current split waits (its state, pc and mask are set); returns where another goes on, or null.
 const Step* stop_split(Warp& warp);
+/// Lanes that wait where they are to join others go on without them: the others may be waiting for
+/// what these lanes have yet to do (at a barrier, or spinning). Whether there were any.
+bool let_joins_go(Warp& warp);
+/// Before an instruction that the lanes `members` execute together. True: they are all here; those
+/// that came earlier have been waiting and are active now, too. False: the split waits, and the
+/// handler returns `next`.
+bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const Step** next);
 /// Makes the lanes of `split` the active ones; returns where they go on.
 const Step* activate(Warp& warp, int split);
 

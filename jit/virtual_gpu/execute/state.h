@@ -44,6 +44,7 @@ struct Warp {
   WarpStatus status = WarpStatus::kReady;
   std::int16_t current = 0;          ///< split
   std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked
+  std::uint32_t yields = 0;          ///< times that the budget ran out
   const Step* reconverge = nullptr;  ///< of the current split
   std::uint64_t* block_counts = nullptr;
   Worker* worker = nullptr;

@@ -14,6 +14,9 @@ namespace {
 
 /// Basic blocks that a warp executes before others get a turn and the deadline is looked at.
 constexpr std::int32_t kBudget = 4096;
+/// After so many turns without an end, lanes that wait for others of their warp go on without them:
+/// these may be spinning until they do.
+constexpr std::uint32_t kPatience = 16;
 /// NaN in every float type, -1 in every integer type: what uninitialised shared memory holds.
 constexpr int kPoison = 0xff;
 
@@ -191,6 +194,7 @@ void Worker::prepare_block(std::array<unsigned, 3> index) {
     warp.live = here == kLanes ? kAllLanes : (1u << here) - 1;
     warp.status = WarpStatus::kReady;
     warp.carry = 0;
+    warp.yields = 0;
     warp.splits[0] = Split{};
     warp.splits[0].state = Split::State::kReady;
     warp.splits[0].mask = warp.live;
@@ -234,8 +238,9 @@ void Worker::schedule() {
     while (step != nullptr) step = step->run(step, registers, warp);
     if (warp.status == WarpStatus::kFaulted) return;
     if (warp.status == WarpStatus::kDone) --alive;
-    if (warp.status == WarpStatus::kYielded && context.deadline &&
-        std::chrono::steady_clock::now() > *context.deadline) {
+    if (warp.status != WarpStatus::kYielded) continue;
+    if (++warp.yields % kPatience == 0) let_joins_go(warp);
+    if (context.deadline && std::chrono::steady_clock::now() > *context.deadline) {
       const Step* at = warp.splits[warp.current].pc;
       vgpu::fault(at, warp, FaultKind::kTimeout, std::countr_zero(warp.mask), 0,
                   fmt::format("still running after {} s", context.launch->deadline_s).c_str());
@@ -255,13 +260,13 @@ void Worker::deadlock() {
         first = &warp;
         example = &split;
       }
-      auto line =
-          context.code->lines[static_cast<std::size_t>(split.pc - context.code->steps.data())];
-      waiting += fmt::format(
-          "\n  warp {} (lanes {:#010x}) waits at {}, ptx line {}", warp.index, split.mask,
-          split.state == Split::State::kBarrier ? fmt::format("barrier {}", split.barrier)
-                                                : std::string("bar.warp.sync"),
-          line);
+      auto at = static_cast<std::size_t>(split.pc - context.code->steps.data());
+      std::string where = split.state == Split::State::kBarrier
+                              ? fmt::format("barrier {}", split.barrier)
+                              : fmt::format("'{}' for lanes {:#010x}", context.code->texts[at],
+                                            split.wanted & warp.live & ~split.mask);
+      waiting += fmt::format("\n  warp {} (lanes {:#010x}) waits at {}, ptx line {}", warp.index,
+                             split.mask, where, context.code->lines[at]);
     }
   }
   int done = 0;

@@ -124,10 +124,11 @@ const Step* atomic(const Step* s, std::byte* r, Warp& w) {
   const std::uint32_t* o = w.code->operands.data() + s->c;
   std::size_t n = site.vector;
   for_lanes(w.mask, [&](int i) {
-    for (std::size_t v = 0; v < n; ++v) {
-      Bits b = lanes<Bits>(r, o[n + 1 + v])[i];
-      lanes<Bits>(r, o[v])[i] = update<Kind>(site.reduce, host[i] + v * sizeof(Bits), b, 0);
-    }
+    // All sources first: a result may have the place of one.
+    Bits b[8];
+    for (std::size_t v = 0; v < n; ++v) b[v] = lanes<Bits>(r, o[n + 1 + v])[i];
+    for (std::size_t v = 0; v < n; ++v)
+      lanes<Bits>(r, o[v])[i] = update<Kind>(site.reduce, host[i] + v * sizeof(Bits), b[v], 0);
   });
   return s + 1;
 }

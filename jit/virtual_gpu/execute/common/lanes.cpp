@@ -5,17 +5,6 @@
 namespace tilewright::vgpu {
 namespace {
 
-/// A member that is on another path would be waited for. Here lanes meet at the post-dominator of a
-/// branch and not earlier, so that it would never come.
-bool members_present(const Step* s, Warp& w, std::uint32_t members) {
-  if ((members & w.live & ~w.mask) == 0) [[likely]]
-    return true;
-  int missing = std::countr_zero(members & w.live & ~w.mask);
-  fault(s, w, FaultKind::kBarrier, missing, 0,
-        "lanes of the member mask are on another path and do not take part");
-  return false;
-}
-
 enum { kUp, kDown, kButterfly, kIndex };
 
 /// operands: d, p, a, b, c, members. PTX ISA, "shfl.sync".
@@ -27,7 +16,8 @@ const Step* shfl(const Step* s, std::byte* r, Warp& w) {
   const auto* b = lanes<std::uint32_t>(r, o[3]);
   const auto* c = lanes<std::uint32_t>(r, o[4]);
   const auto* members = lanes<std::uint32_t>(r, o[5]);
-  if (!members_present(s, w, members[std::countr_zero(w.mask)])) return nullptr;
+  if (const Step * next; !gather_members(s, w, members[std::countr_zero(w.mask)], &next))
+    return next;
   std::uint32_t source[kLanes];
   for (int i = 0; i < kLanes; ++i) source[i] = a[i];
   std::uint32_t inside = 0, mask = w.mask;
@@ -70,7 +60,7 @@ enum { kAll, kAny, kUniform };
 template <int kMode>
 const Step* vote(const Step* s, std::byte* r, Warp& w) {
   std::uint32_t members = lanes<std::uint32_t>(r, s->b)[std::countr_zero(w.mask)];
-  if (!members_present(s, w, members)) return nullptr;
+  if (const Step * next; !gather_members(s, w, members, &next)) return next;
   std::uint32_t who = members & w.mask, p = predicate(r, s->a) & who;
   bool value = kMode == kAll ? p == who : kMode == kAny ? p != 0 : p == 0 || p == who;
   set_predicate(r, s->d, w.mask, value ? kAllLanes : 0);
@@ -79,7 +69,7 @@ const Step* vote(const Step* s, std::byte* r, Warp& w) {
 
 const Step* ballot(const Step* s, std::byte* r, Warp& w) {
   std::uint32_t members = lanes<std::uint32_t>(r, s->b)[std::countr_zero(w.mask)];
-  if (!members_present(s, w, members)) return nullptr;
+  if (const Step * next; !gather_members(s, w, members, &next)) return next;
   std::uint32_t value = predicate(r, s->a) & members & w.mask;
   auto* d = lanes<std::uint32_t>(r, s->d);
   for_lanes(w.mask, [&](int i) { d[i] = value; });
@@ -106,7 +96,7 @@ T reduce(Reduce op, T x, T y) {
 template <Reduce kReduce, class T>
 const Step* redux(const Step* s, std::byte* r, Warp& w) {
   std::uint32_t members = lanes<std::uint32_t>(r, s->b)[std::countr_zero(w.mask)];
-  if (!members_present(s, w, members)) return nullptr;
+  if (const Step * next; !gather_members(s, w, members, &next)) return next;
   const auto* a = lanes<T>(r, s->a);
   std::uint32_t who = members & w.mask;
   if (who == 0) return s + 1;
@@ -142,7 +132,7 @@ const Step* match(const Step* s, std::byte* r, Warp& w) {
   const std::uint32_t* o = w.code->operands.data() + s->c;
   const auto* a = lanes<T>(r, o[2]);
   std::uint32_t members = lanes<std::uint32_t>(r, o[3])[std::countr_zero(w.mask)];
-  if (!members_present(s, w, members)) return nullptr;
+  if (const Step * next; !gather_members(s, w, members, &next)) return next;
   std::uint32_t who = members & w.mask, result[kLanes], equal_all = 0;
   for_lanes(w.mask, [&](int i) {
     std::uint32_t same = 0;
@@ -167,7 +157,7 @@ const Step* active_mask(const Step* s, std::byte* r, Warp& w) {
 const Step* elect(const Step* s, std::byte* r, Warp& w) {
   const std::uint32_t* o = w.code->operands.data() + s->c;
   std::uint32_t members = lanes<std::uint32_t>(r, o[2])[std::countr_zero(w.mask)];
-  if (!members_present(s, w, members)) return nullptr;
+  if (const Step * next; !gather_members(s, w, members, &next)) return next;
   auto leader = static_cast<std::uint32_t>(std::countr_zero(members & w.mask));
   auto* d = lanes<std::uint32_t>(r, o[0]);
   for_lanes(w.mask, [&](int i) { d[i] = leader; });
