@@ -14,6 +14,9 @@
 namespace tilewright::protocol {
 namespace {
 
+/// Up to here a copy costs less than a mapping, its page faults and its end.
+constexpr std::size_t kCopiedBytes = 256 << 10;
+
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 
 tl::unexpected<Error> failed(std::string_view call) {
@@ -53,30 +56,50 @@ Result<MappedFile> MappedFile::map(const FileDescriptor& file, std::size_t bytes
   int seals = fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kNeeded) != kNeeded)
     return fail(ErrorCode::kCorrupt, "memory file is not sealed against change");
-  struct stat status {};
-  if (fstat(file.get(), &status) != 0) return failed("fstat");
-  if (std::size_t(status.st_size) != bytes) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("memory file has {} bytes, expected {}", status.st_size, bytes));
-  }
   MappedFile mapped;
-  if (bytes == 0) return mapped;
-  void* data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) return failed("mmap");
-  mapped.data_ = data;
+  std::size_t seen;
+  if (bytes <= kCopiedBytes) {
+    // One more than expected, to see that there is no more. Uninitialised on purpose.
+    mapped.copy_.reset(new char[bytes + 1]);
+    ssize_t count = pread(file.get(), mapped.copy_.get(), bytes + 1, 0);
+    if (count < 0) return failed("pread");
+    seen = std::size_t(count);
+    if (seen > bytes) {
+      struct stat status {};
+      if (fstat(file.get(), &status) == 0) seen = std::size_t(status.st_size);
+    }
+  } else {
+    struct stat status {};
+    if (fstat(file.get(), &status) != 0) return failed("fstat");
+    seen = std::size_t(status.st_size);
+  }
+  if (seen != bytes) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("memory file has {} bytes, expected {}", seen, bytes));
+  }
+  if (mapped.copy_) {
+    mapped.data_ = mapped.copy_.get();
+  } else {
+    void* data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file.get(), 0);
+    if (data == MAP_FAILED) return failed("mmap");
+    mapped.data_ = data;
+  }
   mapped.size_ = bytes;
   return mapped;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      copy_(std::move(other.copy_)) {}
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(copy_, other.copy_);
   return *this;
 }
 MappedFile::~MappedFile() {
-  if (data_) munmap(data_, size_);
+  if (data_ && !copy_) munmap(data_, size_);
 }
 
 }  // namespace tilewright::protocol

@@ -30,7 +30,7 @@ class FileDescriptor {
 /// Errors: kIo, kOutOfMemory.
 Result<FileDescriptor> make_memory_file(std::string_view name, std::string_view bytes);
 
-/// A memory file that was received, mapped for reading.
+/// A memory file that was received, for reading: mapped, or copied where that is cheaper.
 class MappedFile {
  public:
   /// Errors: kCorrupt when it is not sealed against shrinking and writing, or has another size than
@@ -40,12 +40,14 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
+  /// Aligned to 16 at least.
   std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
 
  private:
   MappedFile() = default;
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  std::unique_ptr<char[]> copy_;  ///< what data_ points to, if it is not mapped
 };
 
 }  // namespace tilewright::protocol

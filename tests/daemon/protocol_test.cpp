@@ -200,13 +200,20 @@ TEST(ImageBundle, CarriesTheCodeThatIsAskedFor) {
 }
 
 TEST(MemoryFile, IsSealedAndComesBack) {
-  std::string bytes(100'000, 'x');
-  auto file = value_of(make_memory_file("test", bytes));
-  auto mapped = value_of(MappedFile::map(file, bytes.size()));
-  EXPECT_EQ(mapped.bytes(), bytes);
-  EXPECT_LT(pwrite(file.get(), "y", 1, 0), 0);
-  EXPECT_NE(ftruncate(file.get(), 10), 0);
-  EXPECT_EQ(MappedFile::map(file, 5).error().message, "memory file has 100000 bytes, expected 5");
+  for (std::size_t size : {1u, 100'000u, 1'000'000u}) {  // copied, copied, mapped
+    std::string bytes(size, 'x');
+    auto file = value_of(make_memory_file("test", bytes));
+    auto mapped = value_of(MappedFile::map(file, bytes.size()));
+    MappedFile moved = std::move(mapped);
+    EXPECT_EQ(moved.bytes(), bytes);
+    EXPECT_LT(pwrite(file.get(), "y", 1, 0), 0);
+    EXPECT_NE(ftruncate(file.get(), 10), 0);
+    for (std::size_t wrong : {size - 1, size + 1, std::size_t{2'000'000}}) {
+      EXPECT_EQ(
+          MappedFile::map(file, wrong).error().message,
+          "memory file has " + std::to_string(size) + " bytes, expected " + std::to_string(wrong));
+    }
+  }
   EXPECT_EQ(value_of(MappedFile::map(value_of(make_memory_file("e", "")), 0)).bytes(), "");
 }
 
