@@ -162,7 +162,7 @@ ret;)",
   EXPECT_EQ(outcome.fault->kind, FaultKind::kBarrier);
   EXPECT_THAT(outcome.fault->report,
               HasSubstr("warp 0 (lanes 0xffff0000) waits at 'shfl.sync.idx.b32 %r1, %r0, 0, 31, "
-                        "0xffffffff' for lanes 0x0000ffff, ptx line 17"));
+                        "0xffffffff' for lanes 0x0000ffff, ptx line 18"));
 }
 
 TEST(Faults, LaunchesThatCannotBeAreRefused) {
