@@ -56,7 +56,7 @@ Result<GroupChoice> parse_group(const std::string& text) {
         !number(std::string_view(word).substr(equals + 1), choice.config[word.substr(0, equals)]))
       return refused();
   }
-  if (word != "of" || !(words >> word)) return refused();
+  if (word != "of" || !(words >> word) || word.ends_with('+')) return refused();
   std::istringstream statements(word);
   for (std::string index; std::getline(statements, index, '+');)
     if (!number(index, choice.statements.emplace_back())) return refused();
