@@ -2,49 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "client/bundle_source.h"
 #include "client/daemon_source.h"
+#include "jit/device_choice.h"
 #include "templates/operator/parse.h"
 
 namespace tilewright::client {
 namespace {
 
-/// "auto", "cuda", "cuda:N", "virtual", "virtual:ID".
-Result<int> read_device(const std::string& text, jit::DriverOptions& options) {
-  int ordinal = 0;
-  auto colon = text.find(':');
-  std::string kind = text.substr(0, colon);
-  std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (text.empty() || text == "auto") return ordinal;
-  if (kind == "virtual") {
-    options.kind = jit::DriverKind::kVirtual;
-    if (!rest.empty()) options.virtual_device = rest;
-    return ordinal;
-  }
-  if (kind == "cuda") {
-    options.kind = jit::DriverKind::kReal;
-    auto end = rest.data() + rest.size();
-    auto parsed = std::from_chars(rest.data(), end, ordinal);
-    if (colon == std::string::npos ||
-        (parsed.ec == std::errc() && parsed.ptr == end && ordinal >= 0))
-      return ordinal;
-  }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("device is '{}', expected auto, cuda, cuda:N, virtual or virtual:ID", text));
-}
-
 Result<std::shared_ptr<const jit::Context>> open_device(const std::string& text) {
-  jit::DriverOptions options;
-  TILEWRIGHT_ASSIGN_OR_RETURN(int ordinal, read_device(text, options));
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto driver, jit::Driver::open(options));
-  if (ordinal >= driver->device_count()) {
-    return fail(ErrorCode::kNotFound, fmt::format("device is {}, expected less than {}", ordinal,
-                                                  driver->device_count()));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto choice,
+                              jit::parse_device_choice(text.empty() ? "auto" : text, "device"));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto driver, jit::Driver::open(choice.driver));
+  if (choice.ordinal >= driver->device_count()) {
+    return fail(ErrorCode::kNotFound, fmt::format("device is {}, expected less than {}",
+                                                  choice.ordinal, driver->device_count()));
   }
-  TILEWRIGHT_ASSIGN_OR_RETURN(jit::Context context, jit::Context::create(driver, ordinal));
+  TILEWRIGHT_ASSIGN_OR_RETURN(jit::Context context, jit::Context::create(driver, choice.ordinal));
   return std::make_shared<const jit::Context>(std::move(context));
 }
 

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <iostream>
 
 #include "daemon/run.h"
+#include "jit/device_choice.h"
 
 namespace {
 
@@ -25,32 +25,6 @@ struct Arguments {
   bool background = false;
 };
 
-/// auto, cuda, cuda:N, virtual, virtual:ID.
-Result<void> apply_device(const std::string& text, DeviceConfig& device) {
-  auto colon = text.find(':');
-  std::string kind = text.substr(0, colon);
-  std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (text == "auto") {
-    device.kind.reset();
-    return {};
-  }
-  if (kind == "cuda") {
-    device.kind = jit::DriverKind::kReal;
-    auto end = std::from_chars(rest.data(), rest.data() + rest.size(), device.ordinal);
-    if (colon == std::string::npos ||
-        (end.ec == std::errc() && end.ptr == rest.data() + rest.size() && device.ordinal >= 0))
-      return {};
-  }
-  if (kind == "virtual") {
-    device.kind = jit::DriverKind::kVirtual;
-    if (!rest.empty()) device.virtual_device = rest;
-    return {};
-  }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("--device is '{}', expected auto, cuda, cuda:N, virtual or virtual:ID", text));
-}
-
 Result<Config> configure(const Arguments& arguments) {
   Config config;
   if (!arguments.config.empty()) {
@@ -60,7 +34,13 @@ Result<Config> configure(const Arguments& arguments) {
   if (!arguments.cache.empty()) config.cache.folder = arguments.cache;
   if (!arguments.log_level.empty()) config.log_level = arguments.log_level;
   if (!arguments.log_file.empty()) config.log_file = arguments.log_file;
-  if (!arguments.device.empty()) TILEWRIGHT_TRY(apply_device(arguments.device, config.device));
+  if (!arguments.device.empty()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto choice,
+                                jit::parse_device_choice(arguments.device, "--device"));
+    config.device.kind = choice.driver.kind;
+    config.device.ordinal = choice.ordinal;
+    config.device.virtual_device = choice.driver.virtual_device;
+  }
   return config;
 }
 

@@ -9,6 +9,7 @@
 #include "client/cli/cache_access.h"
 #include "client/cli/progress.h"
 #include "client/cli/session.h"
+#include "client/cli/validators.h"
 #include "search/bundle_make.h"
 #include "search/measure/measurer.h"
 
@@ -123,7 +124,7 @@ void add_bundle(CLI::App& app, Session& session) {
   making->add_option("--shape", made->shape, "M=16,N=512: parameters and dynamic dimensions");
   making->add_option("--model", made->model, "A parameter set of the files' models sections");
   making->add_option("--candidates", made->candidates, "Of each distinct group and family")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   making->add_option("--seed", made->seed);
   making->callback([&session, made] {
     if (auto done = make(session, *made); !done) session.report(done.error());

@@ -24,8 +24,7 @@ std::string ranges_text(const jit::Plan& plan) {
 
 void print_record(const cache::Record& record) {
   auto name = record.key.operator_text.substr(0, record.key.operator_text.find('\n'));
-  std::cout << fmt::format("{}  {}{}  {}\n", record.key.problem.hex(), record.key.device_name,
-                           record.key.virtual_gpu ? " (virtual)" : "", name);
+  std::cout << fmt::format("{}  {}  {}\n", record.key.problem.hex(), record.key.device_name, name);
   for (const auto& entry : record.entries) {
     const auto& evidence = entry.evidence;
     std::cout << fmt::format(

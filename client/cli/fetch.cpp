@@ -49,7 +49,7 @@ Result<std::vector<std::int64_t>> sizes_of(const Problem& problem) {
 }
 
 Result<Fetched> fetch(const Session& session, const Problem& problem) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto sizes, sizes_of(problem));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto sizes, as_usage(session, sizes_of(problem)));
   if (session.options.no_daemon) return from_store(session, problem);
   client::DaemonProgram program;
   program.socket = session.socket();

@@ -119,13 +119,17 @@ nlohmann::json to_json(const templates::Family& family, const templates::Config&
 Result<void> generate(Session& session, const GenerateOptions& options) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto problem,
                               session.problem(options.file, options.shape, options.model));
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto group, select_group(*problem.op, options.group));
-  TILEWRIGHT_ASSIGN_OR_RETURN(const auto* family, select_family(group, options.family));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto group,
+                              as_usage(session, select_group(*problem.op, options.group)));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const auto* family,
+                              as_usage(session, select_family(group, options.family)));
   TILEWRIGHT_ASSIGN_OR_RETURN(
-      auto config, parse_config(options.config, family->safe_config(group, problem.bindings)));
+      auto config, as_usage(session, parse_config(options.config,
+                                                  family->safe_config(group, problem.bindings))));
   auto facts = options.unaligned ? templates::Facts::unaligned(group)
                                  : templates::Facts::of_allocation(group, problem.bindings);
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto generated, family->generate(group, config, facts));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto generated,
+                              as_usage(session, family->generate(group, config, facts)));
 
   jit::CompileOptions compile;
   if (options.architecture.empty()) {
@@ -134,7 +138,7 @@ Result<void> generate(Session& session, const GenerateOptions& options) {
     compile.architecture = driver->device(choice.ordinal).architecture();
   } else {
     TILEWRIGHT_ASSIGN_OR_RETURN(compile.architecture,
-                                jit::Architecture::parse(options.architecture));
+                                as_usage(session, jit::Architecture::parse(options.architecture)));
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(auto compiler, session.compiler());
   TILEWRIGHT_ASSIGN_OR_RETURN(auto image, compiler->compile(generated.source, compile));

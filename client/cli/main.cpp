@@ -1,8 +1,24 @@
 // `tilewright`: the command line. docs/command-line.md lists the commands.
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 
 #include "client/cli/session.h"
+#include "client/cli/validators.h"
+
+namespace {
+
+/// The first argument that is neither a flag nor the value of one.
+std::optional<std::string> stray_word(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] != '-') return argv[i];
+    const auto* option = app.get_option_no_throw(argv[i]);
+    if (option && option->get_items_expected_max() > 0) ++i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace tilewright::cli;
@@ -15,7 +31,8 @@ int main(int argc, char** argv) {
   auto& options = session.options;
   app.add_flag("--json", options.json, "Print JSON where a program might read it");
   app.add_option("--device", options.device,
-                 "auto, cuda, cuda:N, virtual, or virtual:ID with a file of configs/devices");
+                 "auto, cuda, cuda:N, virtual, or virtual:ID with a file of configs/devices")
+      ->check(device_name());
   app.add_option("--cache", options.cache, "Folder of the cache, where no daemon owns it")
       ->envname("TILEWRIGHT_CACHE");
   app.add_option("--socket", options.socket, "Socket of the daemon")->envname("TILEWRIGHT_SOCKET");
@@ -38,6 +55,17 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // A command that does not exist looks to CLI11 like one that is missing.
+    if (auto word = stray_word(app, argc, argv); app.get_subcommands().empty() && word) {
+      std::string names;
+      for (const auto* command : app.get_subcommands(nullptr))
+        names += (names.empty() ? "" : ", ") + command->get_name();
+      std::cerr << "tilewright: command is '" << *word << "', expected one of " << names << "\n";
+      return kUsage;
+    }
+    app.exit(error);
+    return kUsage;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/fetch.h"
+#include "client/cli/validators.h"
 #include "client/client.h"
 #include "search/verify/compare.h"
 #include "search/verify/plan_facts.h"
@@ -187,9 +188,10 @@ class Run {
 
 Result<Ran> run(Session& session, const Problem& problem, const RunFlags& flags) {
   if (session.options.no_daemon)
-    return fail(ErrorCode::kInvalidArgument,
-                "run was given --no-daemon, expected a daemon to get the plan from");
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto sizes, sizes_of(problem));
+    return fail(session.usage({ErrorCode::kInvalidArgument,
+                               "run was given --no-daemon, expected a daemon to get the plan from",
+                               {}}));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto sizes, as_usage(session, sizes_of(problem)));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto choice, session.device());
   TILEWRIGHT_ASSIGN_OR_RETURN(auto driver, jit::Driver::open(choice.driver));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto context, jit::Context::create(driver, choice.ordinal));
@@ -244,13 +246,12 @@ void print(const Session& session, const Problem& problem, const Ran& ran) {
     return;
   }
   std::cout << fmt::format(
-      "{} on {}{}: {}, {} kernels, {:.2f} us {}\n"
+      "{} on {}: {}, {} kernels, {:.2f} us {}\n"
       "equal to the operator in f64: {} of {} elements compared, the worst at {:.3f} of its bound "
       "(error {:.3g}, bound {:.3g})\n",
-      problem.title, ran.device, ran.virtual_gpu ? " (virtual)" : "", hit ? "hit" : "fallback",
-      ran.info.launches, median, ran.virtual_gpu ? "modelled" : "measured", verification.elements,
-      verification.total_elements, verification.worst_ratio, verification.error,
-      verification.tolerance);
+      problem.title, ran.device, hit ? "hit" : "fallback", ran.info.launches, median,
+      ran.virtual_gpu ? "modelled" : "measured", verification.elements, verification.total_elements,
+      verification.worst_ratio, verification.error, verification.tolerance);
 }
 
 }  // namespace
@@ -264,9 +265,8 @@ void add_run(CLI::App& app, Session& session) {
   command->add_option("--model", flags->model, "A parameter set of the file's models section");
   command->add_option("--seed", flags->seed, "Of the input data");
   command->add_option("--elements", flags->elements, "Of each output that are compared, at most")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--repeats", flags->repeats, "Timed launches on a GPU")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
+  command->add_option("--repeats", flags->repeats, "Timed launches on a GPU")->check(at_least(1));
   command->callback([&session, flags] {
     auto problem = session.problem(flags->file, flags->shape, flags->model);
     if (!problem) return session.report(problem.error());

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -15,31 +14,11 @@
 
 namespace tilewright::cli {
 
-Result<DeviceChoice> parse_device(const std::string& text, const std::filesystem::path& configs) {
-  DeviceChoice choice;
-  choice.driver.configs = configs;
-  auto colon = text.find(':');
-  auto kind = text.substr(0, colon);
-  auto rest = colon == std::string::npos ? std::string() : text.substr(colon + 1);
-  if (text == "auto") return choice;
-  if (kind == "cuda") {
-    choice.driver.kind = jit::DriverKind::kReal;
-    auto end = std::from_chars(rest.data(), rest.data() + rest.size(), choice.ordinal);
-    if (rest.empty() || (end.ec == std::errc() && end.ptr == rest.data() + rest.size()))
-      return choice;
-  }
-  if (kind == "virtual") {
-    choice.driver.kind = jit::DriverKind::kVirtual;
-    if (!rest.empty()) choice.driver.virtual_device = rest;
-    return choice;
-  }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("--device is '{}', expected auto, cuda, cuda:N, virtual or virtual:ID", text));
-}
-
-Result<DeviceChoice> Session::device() const {
-  return parse_device(options.device, configs_folder());
+Result<jit::DeviceChoice> Session::device() const {
+  auto choice = jit::parse_device_choice(options.device, "--device");
+  if (!choice) return fail(usage(std::move(choice.error())));
+  choice->driver.configs = configs_folder();
+  return choice;
 }
 
 Result<std::shared_ptr<jit::Driver>> Session::driver() const {
@@ -77,20 +56,30 @@ std::filesystem::path Session::socket() const {
 
 Result<Problem> Session::problem(const std::filesystem::path& file, const std::string& shape,
                                  const std::string& model) const {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto arguments, templates::split_shape_arguments(file, shape));
+  if (!std::filesystem::exists(file))
+    return fail(usage(
+        {ErrorCode::kNotFound, fmt::format("operator file {} does not exist", file.string()), {}}));
+  auto arguments = templates::split_shape_arguments(file, shape);
+  if (!arguments) {
+    // The file's own mistakes come with its name and line; the rest is the flag's.
+    bool in_file = arguments.error().message.starts_with(file.string());
+    return in_file ? Result<Problem>(fail(std::move(arguments.error())))
+                   : fail(usage(with_context(std::move(arguments.error()), "--shape")));
+  }
   if (!model.empty()) {
     TILEWRIGHT_ASSIGN_OR_RETURN(auto models, templates::operator_models(file));
     auto found = models.find(model);
     if (found == models.end()) {
       std::string names;
       for (const auto& [name, overrides] : models) names += (names.empty() ? "" : ", ") + name;
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--model is '{}', expected one of {}", model, names));
+      return fail(usage({ErrorCode::kInvalidArgument,
+                         fmt::format("--model is '{}', expected one of {}", model, names),
+                         {}}));
     }
-    arguments.overrides.insert(found->second.begin(), found->second.end());  // --shape wins
+    arguments->overrides.insert(found->second.begin(), found->second.end());  // --shape wins
   }
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto op, templates::load_operator(file, arguments.overrides));
-  Problem problem{std::make_shared<templates::Operator>(std::move(op)), arguments.bindings, {}};
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto op, templates::load_operator(file, arguments->overrides));
+  Problem problem{std::make_shared<templates::Operator>(std::move(op)), arguments->bindings, {}};
   problem.title = problem.op->name;
   for (const auto& [name, value] : problem.bindings)
     problem.title += fmt::format(" {}={}", name, value);
@@ -98,7 +87,7 @@ Result<Problem> Session::problem(const std::filesystem::path& file, const std::s
 }
 
 void Session::report(const Error& error) {
-  exit_code = kFailed;
+  exit_code = wrong_usage_ ? kUsage : kFailed;
   if (options.json) {
     nlohmann::json object = {{"error", to_string(error.code)}, {"message", error.message}};
     if (!error.detail.empty()) object["detail"] = error.detail;
@@ -109,9 +98,9 @@ void Session::report(const Error& error) {
   if (!error.detail.empty()) std::cerr << error.detail << "\n";
 }
 
-void Session::report_usage(const Error& error) {
-  report(error);
-  exit_code = kUsage;
+Error Session::usage(Error error) const {
+  wrong_usage_ = true;
+  return error;
 }
 
 namespace {

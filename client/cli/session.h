@@ -11,7 +11,7 @@
 
 #include "cache/store.h"
 #include "jit/compile_pool.h"
-#include "jit/driver.h"
+#include "jit/device_choice.h"
 #include "templates/families/family.h"
 #include "templates/operator/parse.h"
 
@@ -34,13 +34,6 @@ struct GlobalOptions {
   bool no_daemon = false;
 };
 
-/// The device as `--device` names it. Errors: kInvalidArgument.
-struct DeviceChoice {
-  jit::DriverOptions driver;
-  int ordinal = 0;
-};
-Result<DeviceChoice> parse_device(const std::string& text, const std::filesystem::path& configs);
-
 /// An operator file with a shape applied: what most commands begin with.
 struct Problem {
   std::shared_ptr<const templates::Operator> op;
@@ -53,7 +46,7 @@ class Session {
   GlobalOptions options;
   int exit_code = kDone;
 
-  Result<DeviceChoice> device() const;
+  Result<jit::DeviceChoice> device() const;
   Result<std::shared_ptr<jit::Driver>> driver() const;
   Result<jit::HeaderSet> headers() const;
   Result<std::unique_ptr<jit::CompilePool>> compiler() const;
@@ -68,9 +61,20 @@ class Session {
 
   /// Prints the error as text on stderr, or as JSON on stdout, and sets the exit code.
   void report(const Error& error);
-  /// report() where the command line itself is wrong: exit code 2.
-  void report_usage(const Error& error);
+  /// Marks an error as one of the command line, so that report() exits with 2.
+  Error usage(Error error) const;
+
+ private:
+  mutable bool wrong_usage_ = false;
 };
+
+/// An invalid argument, as one of the command line; other errors stay what they are.
+template <typename T>
+Result<T> as_usage(const Session& session, Result<T> result) {
+  if (!result && result.error().code == ErrorCode::kInvalidArgument)
+    return fail(session.usage(std::move(result.error())));
+  return result;
+}
 
 /// Stops on the first Ctrl-C or SIGTERM; the second one ends the process at once. Construct before
 /// any other thread is started, so that all inherit the blocked signals.

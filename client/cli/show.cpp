@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/session.h"
+#include "client/cli/validators.h"
 #include "search/partition.h"
 
 namespace tilewright::cli {
@@ -74,8 +75,7 @@ void add_show(CLI::App& app, Session& session) {
   command->add_option("operator", options->file, "Operator file")->required();
   command->add_option("--shape", options->shape, "M=16,N=512: bytes are worked out for this shape");
   command->add_option("--model", options->model, "A parameter set of the file's models section");
-  command->add_option("--partitions", options->partitions, "How many to list")
-      ->check(CLI::Range(1, 100000));
+  command->add_option("--partitions", options->partitions, "How many to list")->check(at_least(1));
   command->callback([&session, options] {
     if (auto done = show(session, *options); !done) session.report(done.error());
   });

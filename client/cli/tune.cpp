@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/fetch.h"
 #include "client/cli/progress.h"
 #include "client/cli/tuning.h"
 #include "search/report.h"
@@ -23,6 +24,7 @@ Result<search::TuneReport> tune(Session& session, const TuneOptions& options) {
   Interrupt interrupt;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto problem,
                               session.problem(options.file, options.shape, options.model));
+  TILEWRIGHT_TRY(as_usage(session, sizes_of(problem)));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto tuning, Tuning::start(session, options.flags));
   ProgressLine line;
   auto progress = [&](const search::TuneProgress& at) {

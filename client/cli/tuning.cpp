@@ -2,15 +2,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "client/cli/validators.h"
 #include "search/record.h"
 
 namespace tilewright::cli {
 
 void add_tuning_flags(CLI::App& command, TuningFlags& flags) {
   command.add_option("--budget", flags.budget, "Candidates to try; failures count")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--seconds", flags.seconds, "Time limit; 0: none")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(1));
+  command.add_option("--seconds", flags.seconds, "Time limit; 0: none")->check(at_least(0));
   command.add_option("--seed", flags.seed, "Of the strategy and of the data");
   command.add_option("--strategy", flags.strategy, "random or exhaustive")
       ->check(CLI::IsMember({"random", "exhaustive"}));

@@ -1,0 +1,183 @@
+// The `tilewright` command from outside: exit codes, messages, JSON, what an interrupt keeps.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kOperators = TILEWRIGHT_SOURCE_DIR "/configs/operators/";
+const std::string kSmall = kOperators + "swiglu.yaml --shape M=5,N=48,K=40 --device virtual:h200";
+
+struct Outcome {
+  int code = -1;
+  std::string out;  // both streams
+};
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("tilewright-command-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string line(const std::string& arguments) const {
+    return "TILEWRIGHT_CACHE=" + (folder_ / "cache").string() +
+           " TILEWRIGHT_RUNTIME=" + (folder_ / "run").string() +
+           " exec " TILEWRIGHT_BINARY_DIR "/bin/tilewright --no-daemon " + arguments;
+  }
+  Outcome run(const std::string& arguments) const {
+    Outcome outcome;
+    FILE* pipe = popen((line(arguments) + " 2>&1").c_str(), "r");
+    char buffer[4096];
+    while (auto count = fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, count);
+    int status = pclose(pipe);
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
+  const std::string swiglu = kOperators + "swiglu.yaml";
+  struct Case {
+    std::string arguments, message;
+  };
+  const Case cases[] = {
+      {"tunes",
+       "tilewright: command is 'tunes', expected one of devices, show, generate, tune, "
+       "sweep, get, run, cache, bundle, serve\n"},
+      {"--device fpga devices",
+       "--device: value is 'fpga', expected auto, cuda, cuda:N, virtual or virtual:ID\n"
+       "Run with --help for more information.\n"},
+      {"tune nothing.yaml", "tilewright: operator file nothing.yaml does not exist\n"},
+      {"tune " + swiglu, "tilewright: --shape has no M, expected M=SIZE\n"},
+      {"tune " + swiglu + " --shape M",
+       "tilewright: --shape: shape has 'M', expected NAME=VALUE separated by commas\n"},
+      {"tune " + swiglu + " --shape Q=3",
+       "tilewright: --shape: shape sets 'Q', expected one of: M, T, N, K\n"},
+      {"tune " + swiglu + " --shape M=x",
+       "tilewright: --shape: shape sets 'M' to 'x', expected a whole number of at least 0\n"},
+      {"tune " + swiglu + " --shape M=4 --budget 0",
+       "--budget: is 0, expected a number of at least 1\n"
+       "Run with --help for more information.\n"},
+      {"generate " + swiglu + " --family gemm",
+       "tilewright: --family is 'gemm', expected one of pointwise, row_reduction, simt_gemm\n"},
+      {"generate " + swiglu + " --group gate,foo",
+       "tilewright: --group names 'foo', expected some of gate, up, t0, y\n"},
+      {"generate " + swiglu + " --arch sm_9x",
+       "tilewright: architecture is 'sm_9x', expected one like sm_80, sm_90a or sm_120\n"},
+  };
+  for (const auto& c : cases) {
+    auto outcome = run(c.arguments);
+    EXPECT_EQ(outcome.code, 2) << c.arguments;
+    EXPECT_EQ(outcome.out, c.message) << c.arguments;
+  }
+}
+
+TEST_F(Command, SaysInJsonWhatFailed) {
+  auto outcome = run("cache show abcdef --json");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(json::parse(outcome.out),
+            json({{"error", "not_found"}, {"message", "no record begins with abcdef"}}));
+}
+
+TEST_F(Command, TunesServesFromTheStoreAndRecalls) {
+  auto tuned = run("tune " + kSmall + " --budget 6 --seed 7 --json");
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  auto report = json::parse(tuned.out);
+  EXPECT_EQ(report["device"]["name"], "NVIDIA H200 (virtual)");
+  EXPECT_TRUE(report["device"]["virtual"].get<bool>());
+  EXPECT_EQ(report["choice"]["time_kind"], "modelled");
+  EXPECT_TRUE(report["choice"]["verified"].get<bool>());
+  for (const char* member :
+       {"problem", "partitions", "baseline", "margin", "candidates", "seconds"})
+    EXPECT_TRUE(report.contains(member)) << member;
+  for (const auto& partition : report["partitions"])
+    for (const auto& group : partition["groups"])
+      for (const char* member : {"family", "config", "registers", "shared_bytes", "spill_bytes",
+                                 "time_us", "error", "tolerance"})
+        EXPECT_TRUE(group.contains(member)) << member << " of " << group;
+
+  // The same seed and budget choose the same, with and without the journal.
+  auto again = json::parse(run("tune " + kSmall + " --budget 6 --seed 7 --json").out);
+  auto fresh = json::parse(run("tune " + kSmall + " --budget 6 --seed 7 --json --fresh").out);
+  EXPECT_EQ(again["choice"], report["choice"]);
+  EXPECT_EQ(fresh["choice"], report["choice"]);
+  EXPECT_EQ(fresh["partitions"][0]["groups"][0]["config"],
+            report["partitions"][0]["groups"][0]["config"]);
+
+  auto got = run("get " + kSmall + " --json");
+  ASSERT_EQ(got.code, 0) << got.out;
+  auto plan = json::parse(got.out);
+  EXPECT_EQ(plan["source"], "hit");
+  EXPECT_TRUE(plan["verified"].get<bool>());
+  EXPECT_FALSE(plan["launches"].empty());
+  EXPECT_EQ(plan["domains"]["chosen_for"]["M"], json({5, 5}));
+
+  // A copy of the cache made by export and import serves the same.
+  auto lines = (folder_ / "lines").string();
+  ASSERT_EQ(run("cache export " + lines).code, 0);
+  fs::rename(folder_ / "cache", folder_ / "first");
+  EXPECT_EQ(run("get " + kSmall + " --json").code, 1);
+  ASSERT_EQ(run("cache import " + lines).code, 0);
+  EXPECT_EQ(json::parse(run("get " + kSmall + " --json").out), plan);
+}
+
+TEST_F(Command, SweepsAModelAndGoesOnWhereItStopped) {
+  auto model = folder_ / "tiny.yaml";
+  std::ofstream(model) << "model: tiny\n"
+                          "operators:\n"
+                          "  - {operator: add_rmsnorm, parameters: {N: 64, eps: 1e-5}, count: 2}\n";
+  auto arguments = "sweep --model " + model.string() +
+                   " --tokens 1,3 --tp 1 --budget 2 --device virtual:h200 --json";
+  auto first = run(arguments);
+  ASSERT_EQ(first.code, 0) << first.out;
+  auto second = run(arguments);
+  ASSERT_EQ(second.code, 0) << second.out;
+  auto items = json::parse(second.out)["items"];
+  ASSERT_EQ(items.size(), 2u) << second.out;
+  for (const auto& item : items) EXPECT_EQ(item["state"], "kept") << item;
+}
+
+TEST_F(Command, KeepsWhatWasFoundWhenInterrupted) {
+  auto words = line("tune " + kOperators +
+                    "swiglu.yaml --shape M=16,N=512,K=512 --budget 4000 --device virtual:h200 "
+                    "> " +
+                    (folder_ / "out").string() + " 2>&1");
+  pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", words.c_str(), nullptr);
+    _exit(127);
+  }
+  // Until some trials are known; the store has one owner, so its files are looked at.
+  for (int i = 0; i < 300 && !fs::exists(folder_ / "cache"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::ifstream in(folder_ / "out");
+  std::string out((std::istreambuf_iterator<char>(in)), {});
+  ASSERT_TRUE(WIFEXITED(status)) << out;
+  EXPECT_LE(WEXITSTATUS(status), 1) << out;
+  EXPECT_NE(out.find("stopping"), std::string::npos) << out;
+  auto stats = run("cache stats --json");
+  ASSERT_EQ(stats.code, 0) << stats.out;
+  EXPECT_GT(json::parse(stats.out)["trials"].get<int>(), 0) << out;
+}
+
+}  // namespace
