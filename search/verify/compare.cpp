@@ -8,18 +8,13 @@
 #include <limits>
 #include <set>
 
+#include "search/verify/counter_hash.h"
+
 namespace tilewright::search {
 namespace {
 
 constexpr double kMostCost = 4e8;  // multiply-adds of an evaluation: some tenths of a second
 constexpr std::size_t kMostUnfinite = 256;
-
-std::uint64_t hash(std::uint64_t seed, std::uint64_t counter) {
-  std::uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
 
 /// `count` of [begin, begin + extent), ascending: both ends, the rest at random.
 std::vector<std::int64_t> some_of(std::int64_t begin, std::int64_t extent, std::int64_t count,
@@ -31,8 +26,8 @@ std::vector<std::int64_t> some_of(std::int64_t begin, std::int64_t extent, std::
     chosen.insert(begin);
     if (count > 1) chosen.insert(begin + extent - 1);
     for (std::uint64_t i = 0; static_cast<std::int64_t>(chosen.size()) < count; ++i) {
-      chosen.insert(begin +
-                    static_cast<std::int64_t>(hash(seed, i) % static_cast<std::uint64_t>(extent)));
+      chosen.insert(begin + static_cast<std::int64_t>(counter_hash(seed, i) %
+                                                      static_cast<std::uint64_t>(extent)));
     }
   }
   return {chosen.begin(), chosen.end()};

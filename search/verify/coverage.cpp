@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "search/verify/counter_hash.h"
+
 namespace tilewright::search {
 namespace {
 
@@ -16,13 +18,6 @@ using templates::ValueId;
 constexpr std::uint64_t kMostSearched = std::uint64_t{1} << 20;
 // Of what is read in whole rows, few rows are asked for: each costs blocks along all columns.
 constexpr std::int64_t kWholeRows = 32;
-
-std::uint64_t hash(std::uint64_t seed, std::uint64_t counter) {
-  std::uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
 
 bool same_leading(const Shape& a, const Shape& b) {
   return a.size() == b.size() && !a.empty() && std::equal(a.begin(), a.end() - 1, b.begin());
@@ -50,7 +45,7 @@ class BlockOrder {
 
   std::uint64_t operator[](std::uint64_t i) const {
     static constexpr unsigned kCorners[8] = {0, 7, 1, 2, 3, 4, 5, 6};
-    if (i >= 8) return hash(seed_, i) % total_;
+    if (i >= 8) return counter_hash(seed_, i) % total_;
     unsigned bits = kCorners[i];
     std::uint64_t x = (bits & 1) != 0 ? grid_[0] - 1 : 0, y = (bits & 2) != 0 ? grid_[1] - 1 : 0;
     std::uint64_t z = (bits & 4) != 0 ? grid_[2] - 1 : 0;

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "search/verify/counter_hash.h"
+
 namespace tilewright::search {
 namespace {
 
@@ -13,14 +15,6 @@ using templates::Op;
 using templates::Operator;
 using templates::Statement;
 using templates::ValueId;
-
-/// SplitMix64's finaliser (Steele, Lea, Flood), on a counter.
-std::uint64_t hash(std::uint64_t seed, std::uint64_t counter) {
-  std::uint64_t z = seed + counter * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
 
 // With + * / alone, so that the data has the same bits whatever the C library.
 double exponential(double x) {
@@ -159,7 +153,7 @@ TestData::TestData(const Operator& op, std::vector<std::vector<std::int64_t>> ex
     tensor.rows =
         std::accumulate(shape.begin(), shape.end() - 1, std::int64_t{1}, std::multiplies<>());
     if (shape.size() > 1) tensor.matrix_rows = shape[shape.size() - 2];
-    tensor.seed = hash(seed, i + 1) ^ (kind == DataKind::kInteger ? 0 : 0x5851f42d4c957f2d);
+    tensor.seed = counter_hash(seed, i + 1) ^ (kind == DataKind::kInteger ? 0 : 0x5851f42d4c957f2d);
     if (kind == DataKind::kInteger) {
       using Kind = DataRole::Kind;
       Kind role = tensor.role.kind;
@@ -192,7 +186,7 @@ void TestData::make_pairs(std::int64_t depth, std::uint64_t seed) {
   std::vector<std::uint32_t> order(static_cast<std::size_t>(depth));
   std::iota(order.begin(), order.end(), 0u);
   for (std::size_t k = order.size(); k > 1; --k) {
-    std::swap(order[k - 1], order[hash(seed ^ 0xa5a5, k) % k]);
+    std::swap(order[k - 1], order[counter_hash(seed ^ 0xa5a5, k) % k]);
   }
   std::vector<std::uint32_t> pairs(order.size());
   for (std::size_t k = 0; k < order.size(); ++k) pairs[order[k]] = static_cast<std::uint32_t>(k);
@@ -220,7 +214,7 @@ void TestData::normals(const Tensor& tensor, std::int64_t row, void* out) const 
   // Four elements to a hash; rows start at hashes of their own.
   std::uint64_t base = static_cast<std::uint64_t>(row) * ((columns + 3) / 4);
   for (std::uint64_t i = 0; i < columns; i += 4) {
-    std::uint64_t bits = hash(tensor.seed, base + i / 4);
+    std::uint64_t bits = counter_hash(tensor.seed, base + i / 4);
     std::uint64_t count = std::min<std::uint64_t>(4, columns - i);
     for (std::uint64_t j = 0; j < count; ++j) {
       std::size_t at = (bits >> (16 * j)) & 0xffff;
@@ -263,10 +257,10 @@ void TestData::paired(const Tensor& tensor, std::int64_t row, std::int8_t* out) 
   auto threshold = static_cast<std::uint64_t>(std::min(1.0, density) * 65536);
   auto value = [&](std::uint64_t line, std::uint32_t place, std::uint64_t element) -> std::int8_t {
     std::uint64_t pair = place >> 1;
-    std::uint64_t bits = hash(tensor.seed + line * 0xd1342543de82ef95, pair);
+    std::uint64_t bits = counter_hash(tensor.seed + line * 0xd1342543de82ef95, pair);
     if (left) return small(bits);
     int base = (place & 1) != 0 ? -unit(bits) : unit(bits);
-    std::uint64_t extra = hash(~tensor.seed, element);
+    std::uint64_t extra = counter_hash(~tensor.seed, element);
     if ((extra & 0xffff) < threshold) base += (extra >> 16 & 1) != 0 ? 1 : -1;
     return static_cast<std::int8_t>(base);
   };
@@ -311,7 +305,8 @@ void TestData::reduced(const Tensor& tensor, std::int64_t row, std::int8_t* out)
   std::int64_t columns = tensor.columns;
   std::uint64_t threshold = threshold_of(kTerms, columns);
   for (std::int64_t column = 0; column < columns; ++column) {
-    std::uint64_t bits = hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
+    std::uint64_t bits =
+        counter_hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
     bool kept = is_dense_row(row) || counts(bits, column, columns, threshold);
     out[column] = kept && !is_zero_row(row) ? small(bits) : std::int8_t{0};
   }
@@ -328,7 +323,7 @@ void TestData::centred(const Tensor& tensor, std::int64_t row, std::int8_t* out)
   std::uint64_t seed = tensor.seed + static_cast<std::uint64_t>(row) * 0xd1342543de82ef95;
   for (std::int64_t column = 0; column < columns; ++column) {
     std::uint32_t place = pairs[static_cast<std::size_t>(column)];
-    std::uint64_t bits = hash(seed, place >> 1);
+    std::uint64_t bits = counter_hash(seed, place >> 1);
     bool kept = (bits >> 16 & 0xffff) < threshold && place != unpaired;
     int value = !kept ? 0 : (place & 1) != 0 ? -small(bits) : small(bits);
     out[column] = static_cast<std::int8_t>(1 + value);
@@ -339,7 +334,7 @@ void TestData::peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) 
   constexpr int kGround = -20, kPeak = 3, kShift = 10;
   std::int64_t columns = tensor.columns;
   std::uint64_t threshold = threshold_of(kTerms, columns);
-  std::uint64_t random = hash(~tensor.seed, static_cast<std::uint64_t>(row));
+  std::uint64_t random = counter_hash(~tensor.seed, static_cast<std::uint64_t>(row));
   auto below = [&](std::int64_t bound) {
     return static_cast<std::int64_t>(random %
                                      static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 1)));
@@ -347,7 +342,8 @@ void TestData::peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) 
   const std::int64_t peaks[4] = {columns - 1, 0, columns - 1 - below(std::min(kEdge, columns)),
                                  below(columns)};
   for (std::int64_t column = 0; column < columns; ++column) {
-    std::uint64_t bits = hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
+    std::uint64_t bits =
+        counter_hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
     int value = small(bits) + (counts(bits, column, columns, threshold) ? 0 : kGround);
     if (column == peaks[row % 4]) value = kPeak;
     out[column] = static_cast<std::int8_t>(row % 3 == 1 ? value - kShift : value);
@@ -373,7 +369,7 @@ void TestData::integers(const Tensor& tensor, std::int64_t row, std::int8_t* out
   std::uint64_t threshold = sparse ? threshold_of(kTerms, tensor.role.depth) : 65536;
   for (std::int64_t column = 0; column < tensor.columns; ++column) {
     std::uint64_t bits =
-        hash(tensor.seed, static_cast<std::uint64_t>(row * tensor.columns + column));
+        counter_hash(tensor.seed, static_cast<std::uint64_t>(row * tensor.columns + column));
     std::int8_t value = small(bits);
     if (tensor.role.positive) value = static_cast<std::int8_t>(1 << (bits & 3));
     out[column] = (bits >> 16 & 0xffff) < threshold ? value : std::int8_t{0};

@@ -197,7 +197,6 @@ TEST(VerifyStaged, CatchesErrorsInEitherKernelWithAndWithoutSampling) {
       {"n < 128; ++n", "n < 127; ++n"},  // a term of the norm
       {"sum / 128", "sum / 127"},
       {"1e-5f", "1e-3f"},
-      {"1e-5f", "0.f"},
       {"* wide(gain[n])", ""},
       {"n += 32", "n += 64"},  // columns not written
       {"index m = blockIdx.x;", "index m = blockIdx.x < M - 1 ? blockIdx.x : 0;"},
