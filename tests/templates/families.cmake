@@ -15,3 +15,11 @@ tilewright_test(generate_test LABELS unit
 tilewright_test(kernels_test LABELS unit
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernels_compile_test.cpp
   LIBRARIES tilewright::templates tilewright::jit_compiler tilewright::yaml)
+
+# Run on the virtual GPU, by the bench of tests/integration.
+if(TARGET tilewright::verify AND TARGET tilewright-compile-worker)
+  tilewright_test(math_test LABELS virtual
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/math_test.cpp
+    LIBRARIES tilewright_integration_bench)
+  add_dependencies(math_test tilewright_vgpu tilewright-compile-worker)
+endif()
