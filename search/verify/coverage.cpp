@@ -156,8 +156,11 @@ class Chooser {
       }
     }
     std::optional<std::int64_t> last_row;
-    std::uint64_t tries = 8 + 4 * count_;
-    std::size_t wanted = blocks.size() + count_;
+    // Of what reads intermediates, fewer: each block needs others, and its kernel has been
+    // verified alone.
+    std::uint64_t count = facts.reads.empty() ? count_ : (count_ + 3) / 4;
+    std::uint64_t tries = 8 + 4 * count;
+    std::size_t wanted = blocks.size() + count;
     for (std::uint64_t i = 0; i < tries && blocks.size() < wanted; ++i) {
       // Of whole rows, the most ragged ones.
       std::uint64_t block = rows && i < 2 ? order[1 - i] : order[i];
