@@ -1,4 +1,5 @@
-# cmake -D FOLDER=... -D HEADERS=a;b -D OUTPUT=file.cpp -P embed.cmake: the headers as C++ constants.
+# cmake -D FOLDER=... -D HEADERS=a;b -D GENERATOR=c;d -D OUTPUT=file.cpp -P embed.cmake: the headers as C++
+# constants, and a hash of the sources of the generator.
 set(text "// Made by embed.cmake from the device headers.\n#include \"templates/headers.h\"\n\n")
 string(APPEND text "namespace tilewright::templates {\n\n")
 string(APPEND text "extern const std::pair<const char*, const char*> kEmbeddedHeaders[];\n")
@@ -11,5 +12,14 @@ foreach(header ${HEADERS})
   string(REGEX REPLACE "\\\\x0a" "\\\\n\"\n     \"" content "${content}")
   string(APPEND text "    {\"${header}\",\n     \"${content}\"},\n")
 endforeach()
-string(APPEND text "    {nullptr, nullptr}};\n\n}  // namespace tilewright::templates\n")
+string(APPEND text "    {nullptr, nullptr}};\n\n")
+set(hashes "")
+foreach(source ${GENERATOR})
+  file(SHA256 ${source} hash)
+  string(APPEND hashes ${hash})
+endforeach()
+string(SHA256 hash "${hashes}")
+string(APPEND text "extern const char* const kGeneratorSources;\n")
+string(APPEND text "const char* const kGeneratorSources = \"${hash}\";\n\n")
+string(APPEND text "}  // namespace tilewright::templates\n")
 file(WRITE ${OUTPUT} "${text}")

@@ -9,10 +9,11 @@
 #include "templates/families/space.h"
 
 namespace tilewright::templates {
-namespace {
 
-/// Raised by hand when the generator's C++ changes what it writes: headers hash themselves.
-constexpr std::uint64_t kGeneratorRevision = 1;
+/// A hash of this folder's sources, made at build time (embed.cmake).
+extern const char* const kGeneratorSources;
+
+namespace {
 
 int allocation_alignment(const Value& value, DType dtype, const std::vector<Dim>& own,
                          const Bindings& bindings) {
@@ -70,7 +71,7 @@ const Family* find_family(std::string_view name) {
 
 Digest generator_digest(const jit::HeaderSet& headers) {
   Hasher hasher;
-  hasher.add(kGeneratorRevision);
+  hasher.add(kGeneratorSources);
   for (const auto& [name, text] : headers) hasher.add(name).add(text);
   return hasher.finish();
 }
