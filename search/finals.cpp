@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kListed = 8;  ///< partitions in the report, beside the baseline
 
+/// Times the best sum that a leader's sum may be.
+constexpr double kHopeful = 1.5;
+
 /// All leaders together may be wrong about the noise this often.
 constexpr double kSignificance = 0.02;
 
@@ -165,8 +168,10 @@ Trial Finals::trial_of(const Finalist& finalist) const {
 Result<void> Finals::measure() {
   std::vector<Finalist*> leaders;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
-    const bool leads = static_cast<int>(i) < request_.leaders || static_cast<int>(i) == baseline_;
-    if (leads && !finalists_[i].report.failure) leaders.push_back(&finalists_[i]);
+    const PartitionReport& report = finalists_[i].report;
+    const bool leads = static_cast<int>(i) < request_.leaders &&
+                       report.sum_us <= kHopeful * finalists_.front().report.sum_us;
+    if ((leads || finalists_[i].baseline) && !report.failure) leaders.push_back(&finalists_[i]);
   }
   std::vector<std::vector<Part>> parts;
   for (const Finalist* leader : leaders) parts.push_back(leader->parts);

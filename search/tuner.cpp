@@ -98,6 +98,8 @@ Result<void> spend(const TuneRequest& request, const PartitionSpace& space, std:
     for (std::size_t i = 0; i < arms.size(); ++i)
       for (int n = 0; n < shares[i]; ++n) order.push_back(&arms[i]);
     if (order.empty()) break;
+    // The first arm is of the fused operator where that is legal: the finals find its data at hand.
+    if (round == left) std::reverse(order.begin(), order.end());
     TILEWRIGHT_ASSIGN_OR_RETURN(evaluated, pipeline.run(order));
     left -= evaluated;
   }

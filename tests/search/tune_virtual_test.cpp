@@ -90,7 +90,7 @@ TEST_F(VirtualTune, EveryShippedOperatorEndsWithAVerifiedPlanThatIsNotWorseThanT
       {"swiglu", {{"N", "64"}, {"K", "128"}}, 16},
   };
   for (const Case& test : cases) {
-    const TuneReport report = tuned(request(test.name, test.overrides, test.m, 16));
+    const TuneReport report = tuned(request(test.name, test.overrides, test.m, 8));
     ASSERT_GE(report.choice, 0) << to_text(report);
     EXPECT_TRUE(report.choice_verified) << to_text(report);
     EXPECT_TRUE(report.failed.empty()) << to_text(report);
@@ -99,12 +99,12 @@ TEST_F(VirtualTune, EveryShippedOperatorEndsWithAVerifiedPlanThatIsNotWorseThanT
     EXPECT_TRUE(report.choice_sample.modelled);
     EXPECT_FALSE(report.narrow_failure) << to_text(report);
     EXPECT_TRUE(jit::check(report.plan));
-    EXPECT_TRUE(to_entry(report, request(test.name, test.overrides, test.m, 16)));
+    EXPECT_TRUE(to_entry(report, request(test.name, test.overrides, test.m, 8)));
   }
 }
 
 TEST_F(VirtualTune, TheSameSeedChoosesTheSameAndTheJournalSparesTheRest) {
-  const TuneRequest swiglu = request("swiglu", {{"N", "64"}, {"K", "128"}}, 16, 16);
+  const TuneRequest swiglu = request("swiglu", {{"N", "64"}, {"K", "128"}}, 16, 10);
   const auto store = cache::memory_store();
   const TuneReport first = tuned(swiglu, journal_in(*store, swiglu, measurer_->device()));
   const TuneReport second = tuned(swiglu);
@@ -170,7 +170,7 @@ class Spoiled : public templates::Family {
 };
 
 TEST_F(VirtualTune, CandidatesThatHangFaultMiscomputeOrDoNotCompileCostOneCandidateEach) {
-  TuneRequest add = request("add_rmsnorm", {{"N", "256"}}, 8, 60);
+  TuneRequest add = request("add_rmsnorm", {{"N", "256"}}, 8, 40);
   const Spoiled pointwise(*templates::find_family("pointwise"));
   add.families = {&pointwise, templates::find_family("row_reduction")};
   // Of the sum alone: the norm's group is not what is spoiled.
@@ -190,7 +190,7 @@ outputs:
   add.measure.deadline_s = 1;
   const auto store = cache::memory_store();
   const TuneReport report = tuned(add, journal_in(*store, add, measurer_->device()));
-  EXPECT_EQ(report.tried, 60);
+  EXPECT_EQ(report.tried, 40);
   EXPECT_THAT(report.failed, Contains(Pair("hang", ::testing::Gt(0)))) << to_text(report);
   EXPECT_THAT(report.failed, Contains(Pair("fault", ::testing::Gt(0)))) << to_text(report);
   EXPECT_THAT(report.failed, Contains(Pair("compile", ::testing::Gt(0)))) << to_text(report);
