@@ -45,11 +45,10 @@ struct TuneRequest {
   std::vector<const templates::Family*> families;
   /// templates::generator_digest of the headers that the pool compiles with: part of trial ids.
   Digest generator;
+  std::string nvrtc_version;  ///< the compile pool's, for the same reason
+  bool replace = false;       ///< the result takes the place of a better one that is known
   /// Partitions that are measured whole, beside the baseline, at most: not those whose kernels take
   /// half as long again as the best one's in sum, which no influence of kernels on each other mends.
-  /// The compile pool's, for the same reason.
-  std::string nvrtc_version;
-  bool replace = false;  ///< the result takes the place of a better one that is known
   int leaders = 3;
 };
 
