@@ -89,23 +89,11 @@ Result<void> check(const Record& record) {
   return {};
 }
 
-/// An entry of a file does not displace one that is known to be as good: measured beats modelled,
-/// then the shorter time wins.
-bool displaces(const Entry& imported, const Entry& known) {
-  if (imported.evidence.modelled != known.evidence.modelled) return known.evidence.modelled;
-  return imported.evidence.time_us < known.evidence.time_us;
-}
-
 void merge(const Record& imported, Record& record) {
   if (record.generator != imported.generator) record.entries.clear();
   record.key = imported.key;
   record.generator = imported.generator;
-  for (const Entry& entry : imported.entries) {
-    bool better = true;
-    for (const Entry& known : record.entries)
-      if (known.plan.chosen_for == entry.plan.chosen_for) better = displaces(entry, known);
-    if (better) record.put(entry);
-  }
+  for (const Entry& entry : imported.entries) record.offer(entry);
 }
 
 struct Imported {

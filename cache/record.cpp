@@ -55,6 +55,14 @@ const Entry* Record::find(const templates::Bindings& bindings) const {
   return best;
 }
 
+bool displaces(const Entry& found, const Entry& known) {
+  const Evidence& a = found.evidence;
+  const Evidence& b = known.evidence;
+  if (a.modelled != b.modelled) return b.modelled;
+  if (a.nvrtc_version != b.nvrtc_version) return true;
+  return a.time_us < b.time_us;
+}
+
 const Entry* Record::nearest(const templates::Bindings& bindings) const {
   const Entry* best = nullptr;
   double best_distance = std::numeric_limits<double>::infinity();
@@ -76,6 +84,13 @@ void Record::put(Entry entry) {
     }
   }
   entries.push_back(std::move(entry));
+}
+
+bool Record::offer(Entry entry) {
+  for (const Entry& known : entries)
+    if (known.plan.chosen_for == entry.plan.chosen_for && !displaces(entry, known)) return false;
+  put(std::move(entry));
+  return true;
 }
 
 std::vector<Digest> Record::images() const {

@@ -38,6 +38,11 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
+/// Whether `found` takes the place of `known`, which was found best for the same ranges: what was
+/// measured beats what was modelled, another compiler's plan is out of date, then the shorter time
+/// wins. A tune of a smaller budget does not undo what a larger one found.
+bool displaces(const Entry& found, const Entry& known);
+
 struct Record {
   Key key;
   Digest generator;  ///< templates::generator_digest: of another one, the record is a miss
@@ -49,6 +54,8 @@ struct Record {
   const Entry* nearest(const templates::Bindings& bindings) const;
   /// Adds it, replacing the entry with equal chosen_for.
   void put(Entry entry);
+  /// Adds it, unless the entry with equal chosen_for is not displaced by it. Says whether it did.
+  bool offer(Entry entry);
   /// Digests of the images that its plans launch, each once.
   std::vector<Digest> images() const;
 

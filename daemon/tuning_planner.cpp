@@ -83,6 +83,7 @@ class TuningPlanner final : public Planner {
     request.op = problem.op;
     request.bindings = problem.bindings;
     request.generator = generator_;
+    request.nvrtc_version = compiler_->nvrtc_version();
     request.spaces = spaces_;
     return request;
   }

@@ -74,6 +74,7 @@ ErrorCode code_of(CUresult result) {
       return ErrorCode::kDeviceLost;
     case CUDA_ERROR_NOT_FOUND:
     case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_STUB_LIBRARY:
       return ErrorCode::kNotFound;
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_DEVICE:
@@ -207,7 +208,8 @@ Result<std::shared_ptr<Driver>> Driver::open(const DriverOptions& options) {
   };
   if (options.kind) return attempt(*options.kind);
   auto real = attempt(DriverKind::kReal);
-  if (real) return real;
+  // A GPU that is there and fails is an error, not a reason to emulate one.
+  if (real || real.error().code != ErrorCode::kNotFound) return real;
   auto virtual_one = attempt(DriverKind::kVirtual);
   if (!virtual_one) {
     virtual_one.error().message =

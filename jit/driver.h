@@ -28,7 +28,7 @@ namespace tilewright::jit {
 enum class DriverKind { kReal, kVirtual };
 
 struct DriverOptions {
-  /// Real if the machine has a usable GPU, else virtual.
+  /// Empty: real if the machine has a GPU, else virtual.
   std::optional<DriverKind> kind;
   /// Of the virtual GPU: description file or id under the installed configs/devices.
   std::string virtual_device = "h200";

@@ -105,7 +105,8 @@ Result<BundleTrial> finish(const BundleRequest& request, const Pending& pending,
   describe_image(report, *image, trial.plan);
   const json candidate{{"report", json::parse(trial_body(report))},
                        {"bindings", pending.whole},
-                       {"generator", request.tune.generator.hex()}};
+                       {"generator", request.tune.generator.hex()},
+                       {"nvrtc", request.tune.nvrtc_version}};
   item.candidate = candidate.dump();
   return item;
 }
@@ -206,7 +207,8 @@ Result<std::size_t> import_results(cache::Store& store, const BundleResults& res
   std::size_t count = 0;
   for (const BundleOutcome& outcome : results.outcomes) {
     const Trial& trial = outcome.trial->trial;
-    if (outcome.trial->candidate.empty() || !trial.timed) continue;
+    // A tune measures tensors as allocators align them.
+    if (outcome.trial->candidate.empty() || !trial.timed || !trial.displacement.empty()) continue;
     const json candidate = json::parse(outcome.trial->candidate, nullptr, false);
     if (!candidate.is_object() || !candidate.contains("report"))
       return fail(ErrorCode::kCorrupt,
@@ -220,6 +222,8 @@ Result<std::size_t> import_results(cache::Store& store, const BundleResults& res
     request.op = trial.op;
     request.bindings = candidate.value("bindings", templates::Bindings());
     TILEWRIGHT_ASSIGN_OR_RETURN(request.generator, Digest::parse(candidate.value("generator", "")));
+    request.nvrtc_version = candidate.value("nvrtc", "");
+    request.seed = trial.seed;
     request.verify = trial.verify;
     request.measure = trial.measure;
     TILEWRIGHT_TRY(journal_in(store, request, results.device).journal(report));

@@ -82,7 +82,9 @@ std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, 
                      const std::string& family, const templates::Config& config) {
   Hasher hasher;
   hasher.add("trial 1").add(group.hex()).add(family).add(templates::to_string(config));
-  hasher.add(request.generator.hex()).add(device.key().hex());
+  hasher.add(request.generator.hex()).add(request.nvrtc_version).add(device.key().hex());
+  // On the virtual GPU the seed chooses the blocks that the time is extrapolated from.
+  hasher.add(device.virtual_gpu ? request.seed : 0);
   // The whole shape: a group without one of the dimensions is measured again for another value of
   // it, which is rare and cheap, where keeping both apart would need the group's operator here.
   for (const auto& [dimension, value] : request.bindings)

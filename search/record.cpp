@@ -106,9 +106,32 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
     if (record.generator != request.generator) record.entries.clear();
     record.key = key;
     record.generator = request.generator;
-    record.put(std::move(entry));
+    if (request.replace) {
+      record.put(std::move(entry));
+    } else {
+      record.offer(std::move(entry));
+    }
   });
 }
+
+namespace {
+
+/// A failure that comes again; the others may be the machine's, and are tried again.
+bool is_candidates_own(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kCompile:
+    case ErrorCode::kFault:
+    case ErrorCode::kHang:
+    case ErrorCode::kWrongResult:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
                      const jit::DeviceInfo& device) {
@@ -121,6 +144,7 @@ TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
     if (!stored || !*stored) return std::nullopt;
     auto candidate = parse_trial_body((*stored)->body);
     if (!candidate || candidate->config != config) return std::nullopt;
+    if (candidate->failure && !is_candidates_own(candidate->failure->code)) return std::nullopt;
     return std::move(*candidate);
   };
   hooks.journal = [&store, request, device](const CandidateReport& candidate) {

@@ -22,6 +22,9 @@ struct SweepOptions {
   std::vector<std::int64_t> tokens{1, 16, 256};
   std::vector<int> tensor_parallel{1};
   std::filesystem::path operators;  ///< the folder with the operators' files
+  /// Of what else decides the result (device, generator, NVRTC): a manifest that was begun under
+  /// others keeps nothing.
+  Digest conditions;
 };
 
 struct SweepProblem {

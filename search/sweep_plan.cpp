@@ -151,6 +151,7 @@ Result<std::vector<SweepProblem>> plan_sweep(const SweepOptions& options) {
                                       op->dimensions.front(), tokens, tp);
           problem.digest = Hasher()
                                .add(templates::digest(*op).hex())
+                               .add(options.conditions.hex())
                                .add(static_cast<std::uint64_t>(tokens))
                                .finish();
           problems.push_back(std::move(problem));

@@ -51,6 +51,7 @@ Result<void> make(Session& session, const MakeFlags& flags) {
     request.tune.seed = flags.seed;
     request.tune.spaces = session.configs_folder() / "spaces";
     request.tune.generator = templates::generator_digest(headers);
+    request.tune.nvrtc_version = compiler->nvrtc_version();
     TILEWRIGHT_ASSIGN_OR_RETURN(auto made, search::make_candidates(request, device, *compiler));
     std::cout << fmt::format("{}: {} trials, {} images\n", problem.title, made.trials.size(),
                              made.images);
@@ -71,7 +72,10 @@ struct RunFlags {
 };
 
 std::filesystem::path journal_of(const RunFlags& flags) {
-  return flags.journal.empty() ? flags.folder / "journal.jsonl" : flags.journal;
+  if (!flags.journal.empty()) return flags.journal;
+  // Beside the folder, as tilewright-bundle-run has it: making the bundle anew keeps it.
+  auto folder = flags.folder.has_filename() ? flags.folder : flags.folder.parent_path();
+  return folder += ".journal.jsonl";
 }
 
 Result<void> run(Session& session, const RunFlags& flags) {
@@ -136,7 +140,7 @@ void add_bundle(CLI::App& app, Session& session) {
         std::tuple{"import", "Let tunes recall what was measured", &import}}) {
     auto* sub = bundle->add_subcommand(name, help);
     sub->add_option("folder", flags->folder)->required();
-    sub->add_option("--journal", flags->journal, "journal.jsonl of the folder");
+    sub->add_option("--journal", flags->journal, "FOLDER.journal.jsonl");
     if (command == &run) sub->add_option("--seconds", flags->seconds, "Start no trial after them");
     sub->callback([&session, flags, command = command] {
       if (auto done = command(session, *flags); !done) session.report(done.error());

@@ -21,12 +21,14 @@ struct SweepFlags {
 Result<void> sweep(Session& session, SweepFlags flags) {
   Interrupt interrupt;
   if (flags.sweep.operators.empty()) flags.sweep.operators = session.configs_folder() / "operators";
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto problems, search::plan_sweep(flags.sweep));
   if (flags.dry_run) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto problems, search::plan_sweep(flags.sweep));
     for (const auto& problem : problems) std::cout << problem.title << "\n";
     return {};
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(auto tuning, Tuning::start(session, flags.flags));
+  flags.sweep.conditions = tuning.conditions();
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto problems, search::plan_sweep(flags.sweep));
   ProgressLine line;
   search::SweepHooks hooks;
   search::SweepProgress at;

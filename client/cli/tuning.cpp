@@ -37,6 +37,14 @@ Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
   return tuning;
 }
 
+Digest Tuning::conditions() const {
+  return Hasher()
+      .add(device().key().hex())
+      .add(generator_.hex())
+      .add(compiler_->nvrtc_version())
+      .finish();
+}
+
 Result<search::TuneReport> Tuning::tune(
     std::shared_ptr<const templates::Operator> op, const templates::Bindings& bindings,
     const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop) {
@@ -51,6 +59,8 @@ Result<search::TuneReport> Tuning::tune(
   request.measure.sample_blocks = flags_.sample_blocks;
   request.spaces = spaces_;
   request.generator = generator_;
+  request.nvrtc_version = compiler_->nvrtc_version();
+  request.replace = flags_.fresh;
 
   auto hooks = search::journal_in(cache_.store(), request, device());
   if (flags_.fresh) hooks.recall = nullptr;

@@ -33,6 +33,8 @@ class Tuning {
                                   const std::function<void(const search::TuneProgress&)>& progress,
                                   std::stop_token stop);
   CacheAccess& cache() { return cache_; }
+  /// Digest of device, generator and NVRTC.
+  Digest conditions() const;
 
  private:
   TuningFlags flags_;

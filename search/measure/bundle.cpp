@@ -189,12 +189,19 @@ Result<json> read_manifest(const fs::path& path, const std::string& text) {
   return manifest;
 }
 
+bool is_bundle(const fs::path& folder) {
+  auto text = read_file(folder / "manifest.json");
+  if (!text) return false;
+  const json manifest = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return manifest.is_object() && manifest.value("format", json()) == kFormat;
+}
+
 }  // namespace
 
 Result<void> write_bundle(const fs::path& folder, const BundleInfo& info,
                           std::span<const BundleTrial> trials) {
   std::error_code error;
-  if (fs::exists(folder) && !fs::is_empty(folder, error) && !fs::exists(folder / "manifest.json"))
+  if (fs::exists(folder) && !fs::is_empty(folder, error) && !is_bundle(folder))
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} exists and is no bundle", folder.string()));
   // Beside it, then renamed: a bundle is whole or not there.

@@ -54,6 +54,26 @@ TEST(Record, PutReplacesTheEntryChosenForTheSameSizes) {
   EXPECT_EQ(record.entries.size(), 3u);
 }
 
+TEST(Record, AWorseEntryDoesNotDisplaceABetterOne) {
+  Record record = sample_record();
+  Entry known = record.entries.front();
+  auto offered = [&](double time_us, bool modelled, const std::string& nvrtc) {
+    Entry entry = known;
+    entry.evidence.time_us = time_us;
+    entry.evidence.modelled = modelled;
+    entry.evidence.nvrtc_version = nvrtc;
+    Record copy = record;
+    return copy.offer(entry);
+  };
+  const auto& evidence = known.evidence;
+  const auto& nvrtc = evidence.nvrtc_version;
+  EXPECT_TRUE(offered(evidence.time_us / 2, evidence.modelled, nvrtc));
+  EXPECT_FALSE(offered(evidence.time_us * 2, evidence.modelled, nvrtc));
+  EXPECT_TRUE(offered(evidence.time_us * 2, evidence.modelled, nvrtc + "1"));
+  EXPECT_EQ(offered(evidence.time_us * 2, !evidence.modelled, nvrtc), evidence.modelled);
+  EXPECT_EQ(offered(evidence.time_us / 2, !evidence.modelled, nvrtc), evidence.modelled);
+}
+
 TEST(Record, NamesEachImageOnce) {
   Record record = sample_record(1);
   record.entries[1].plan.launches.push_back(record.entries[0].plan.launches[0]);

@@ -119,6 +119,7 @@ class Maker {
     request.title = op.name + " " + dtype;
     request.tune.op = std::make_shared<const templates::Operator>(std::move(op));
     request.tune.generator = generator_;
+    request.tune.nvrtc_version = pool_->nvrtc_version();
     request.tune.seed = 7;
     // On a lent GPU seconds count.
     request.tune.measure.budget_ms = 20;

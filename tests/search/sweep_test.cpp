@@ -149,6 +149,15 @@ TEST_F(Sweep, TunesEqualProblemsOfDifferentModelsOnce) {
   EXPECT_THAT(to_json_text(report), HasSubstr("\"choice\": \"pointwise \""));
 }
 
+TEST_F(Sweep, OnAnotherDeviceIsAnotherSweep) {
+  add_model("a", "  - {operator: scale}\n");
+  options_.conditions = digest_of("one device");
+  const Digest here = planned().at(0).digest;
+  EXPECT_EQ(planned().at(0).digest, here);
+  options_.conditions = digest_of("another device");
+  EXPECT_NE(planned().at(0).digest, here);
+}
+
 TEST_F(Sweep, GoesOnWhereItWasInterrupted) {
   add_model("a", "  - {operator: scale}\n  - {operator: scale, parameters: {N: 8}}\n");
   std::stop_source source;
