@@ -7,7 +7,13 @@
 namespace tilewright::vgpu {
 namespace {
 
+void release(Warp& warp, Split& split) {
+  split.state = Split::State::kFree;
+  --warp.used;
+}
+
 int new_split(Warp& warp) {
+  ++warp.used;
   for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
     if (warp.splits[i].state == Split::State::kFree) return i;
   assert(false && "a warp has fewer splits than lanes and joins");
@@ -16,15 +22,19 @@ int new_split(Warp& warp) {
 
 /// The next split of the warp that can go on, or null: it stops for now.
 const Step* next_ready(Warp& warp) {
+  if (warp.used == 0) {
+    warp.current = -1;
+    warp.mask = 0;
+    warp.status = WarpStatus::kDone;
+    return nullptr;
+  }
   do {
     for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
       if (warp.splits[i].state == Split::State::kReady) return activate(warp, i);
   } while (let_joins_go(warp));
-  bool waiting = false;
-  for (const Split& split : warp.splits) waiting |= split.state != Split::State::kFree;
   warp.current = -1;
   warp.mask = 0;
-  warp.status = waiting ? WarpStatus::kBlocked : WarpStatus::kDone;
+  warp.status = WarpStatus::kBlocked;
   return nullptr;
 }
 
@@ -40,7 +50,7 @@ int settle(Warp& warp, int parent) {
     }
     // All of its lanes exited on the way.
     int next = join.parent;
-    join.state = Split::State::kFree;
+    release(warp, join);
     parent = next;
   }
   return -1;
@@ -84,7 +94,7 @@ const Step* diverge(Warp& warp, std::uint32_t taken, const Step* target, const S
   if (reconverge == warp.reconverge) {
     // The parts join where this split was to join anyway.
     parent = current.parent;
-    current.state = Split::State::kFree;
+    release(warp, current);
     if (parent >= 0) --warp.splits[parent].pending;
   } else {
     parent = warp.current;
@@ -120,7 +130,7 @@ const Step* join(const Step* step, Warp& warp) {
   Split& split = warp.splits[warp.current];
   int parent = split.parent;
   std::uint32_t mask = warp.mask;
-  split.state = Split::State::kFree;
+  release(warp, split);
   assert(parent >= 0);
   warp.splits[parent].mask |= mask;
   warp.splits[parent].pc = step;
@@ -132,7 +142,7 @@ const Step* leave(Warp& warp) {
   warp.live &= ~warp.mask;
   Split& split = warp.splits[warp.current];
   int parent = split.parent;
-  split.state = Split::State::kFree;
+  release(warp, split);
   int ready = settle(warp, parent);
   open_barriers(*warp.worker);  // the rest of the block may have waited for these lanes only
   if (ready >= 0) return activate(warp, ready);
@@ -149,7 +159,7 @@ bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const S
         other.parent != current.parent || other.reconverge != current.reconverge)
       continue;
     warp.mask |= other.mask;
-    other.state = Split::State::kFree;
+    release(warp, other);
     if (other.parent >= 0) --warp.splits[other.parent].pending;
   }
   warp.full = warp.mask == warp.live;

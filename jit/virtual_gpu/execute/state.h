@@ -45,6 +45,7 @@ struct Warp {
   std::int16_t current = 0;          ///< split
   std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked
   std::uint32_t yields = 0;          ///< times that the budget ran out
+  std::int32_t used = 0;             ///< splits that are not free
   const Step* reconverge = nullptr;  ///< of the current split
   std::uint64_t* block_counts = nullptr;
   Worker* worker = nullptr;

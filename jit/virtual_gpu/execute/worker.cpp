@@ -16,7 +16,7 @@ namespace {
 constexpr std::int32_t kBudget = 4096;
 /// After so many turns without an end, lanes that wait for others of their warp go on without them:
 /// these may be spinning until they do.
-constexpr std::uint32_t kPatience = 16;
+constexpr std::uint32_t kPatience = 4;
 /// NaN in every float type, -1 in every integer type: what uninitialised shared memory holds.
 constexpr int kPoison = 0xff;
 
@@ -195,6 +195,7 @@ void Worker::prepare_block(std::array<unsigned, 3> index) {
     warp.status = WarpStatus::kReady;
     warp.carry = 0;
     warp.yields = 0;
+    warp.used = 1;
     warp.splits[0] = Split{};
     warp.splits[0].state = Split::State::kReady;
     warp.splits[0].mask = warp.live;
