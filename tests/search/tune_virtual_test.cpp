@@ -6,8 +6,10 @@
 #include "jit/locations.h"
 #include "search/record.h"
 #include "search/report.h"
+#include "search/space.h"
 #include "search/tuner.h"
 #include "templates/headers.h"
+#include "templates/introspect/description.h"
 #include "templates/operator/parse.h"
 
 namespace tilewright::search {
@@ -114,6 +116,21 @@ TEST_F(VirtualTune, TheSameSeedChoosesTheSameAndTheJournalSparesTheRest) {
   const TuneReport third = tuned(swiglu, journal_in(*store, swiglu, measurer_->device()));
   EXPECT_EQ(first.plan, third.plan);
   for (const CandidateReport& candidate : third.candidates) EXPECT_TRUE(candidate.recalled);
+}
+
+TEST_F(VirtualTune, TunablesOfTemplatesAndOfSpacesAreTheSame) {
+  for (const templates::Family* family : templates::families()) {
+    const auto text = pool_->describe(std::string(family->header()));
+    ASSERT_TRUE(text) << text.error().message;
+    const auto description = templates::description_from_json(*text);
+    ASSERT_TRUE(description) << description.error().message;
+    std::vector<std::string> names;
+    for (const auto& tunable : description->tunables) names.push_back(tunable.name);
+    const auto space = Space::load(kConfigs / "spaces" / (std::string(family->name()) + ".yaml"));
+    ASSERT_TRUE(space) << space.error().message;
+    const auto checked = space->check_tunables(names);
+    EXPECT_TRUE(checked) << checked.error().message;
+  }
 }
 
 /// A family of which some configs are made wrongly, by what `spoil` does to what was generated.
