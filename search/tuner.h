@@ -96,7 +96,7 @@ struct TuneReport {
   Sample choice_sample;
   bool choice_verified = false;
   int baseline_partition = -1;  ///< index into partitions; it may be the choice
-  std::string baseline_name;    ///< "unfused defaults", "cublaslt"
+  std::string baseline_name;    ///< "unfused defaults"
   Sample baseline;
   double margin = 0;         ///< (baseline - choice) / baseline, from the interleaved samples
   Interval margin_interval;  ///< equal ends: modelled, no noise

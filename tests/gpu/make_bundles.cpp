@@ -121,7 +121,7 @@ class Maker {
     request.tune.generator = generator_;
     request.tune.nvrtc_version = pool_->nvrtc_version();
     request.tune.seed = 7;
-    // On a lent GPU seconds count.
+    // On a borrowed GPU seconds count.
     request.tune.measure.budget_ms = 20;
     return request;
   }
