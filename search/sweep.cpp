@@ -232,8 +232,9 @@ std::string to_text(const SweepReport& report) {
     text += fmt::format("{:<8}{}", to_string(item.state), item.title);
     if (item.state == SweepItem::State::kFailed) text += ": " + item.error;
     if (item.time_us > 0)
-      text += fmt::format(": {:.2f} us {}, {:.1f} % faster than the baseline, {} tried, {} failed",
-                          item.time_us, item.time_kind, 100 * item.margin, item.tried, item.failed);
+      text +=
+          fmt::format(": {:.2f} us {}, {:.1f} % less time than the baseline, {} tried, {} failed",
+                      item.time_us, item.time_kind, 100 * item.margin, item.tried, item.failed);
     text += '\n';
   }
   text += fmt::format("{} tuned, {} kept, {} failed, {} pending in {:.1f} s\n",

@@ -7,8 +7,7 @@ Handler select_common(const Form& form) {
   constexpr Handler (*kFamilies[])(const Form&) = {
       select_control,    select_barrier,      select_lanes,        select_atomic,
       select_parameter,  select_async_copy,   select_rare_bits,    select_rare_integer,
-      select_rare_float, select_rare_compare, select_rare_convert,
-      select_rare_memory,
+      select_rare_float, select_rare_compare, select_rare_convert, select_rare_memory,
   };
   for (auto* family : kFamilies)
     if (Handler handler = family(form)) return handler;
