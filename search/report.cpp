@@ -95,7 +95,7 @@ void add_choice(std::string& text, const TuneReport& report) {
   else
     text += "baseline: not measured\n";
   if (report.better_beyond_noise) {
-    text += fmt::format("margin: {:.1f} % faster than the baseline", 100 * report.margin);
+    text += fmt::format("margin: {:.1f} % less time than the baseline", 100 * report.margin);
     if (report.margin_interval.low != report.margin_interval.high)
       text += fmt::format(" ({:.1f} to {:.1f} %)", 100 * report.margin_interval.low,
                           100 * report.margin_interval.high);

@@ -38,7 +38,7 @@ partition 1: 2 kernels, 10.00 us modelled as a whole, moves 8192 B  <- baseline
 
 choice: partition 0, 4.00 us modelled, verified
 baseline: unfused defaults, 10.00 us modelled
-margin: 60.0 % faster than the baseline
+margin: 60.0 % less time than the baseline
 candidates: 4 tried, 1 failed: 1 compile
   pointwise width=16 compile: step.cu:3: no such width
 1.5 s
@@ -60,7 +60,7 @@ TEST(ReportText, AMeasuredMarginHasItsInterval) {
   EXPECT_THAT(to_text(report),
               HasSubstr("choice: partition 0, 4.00 us +- 0.12 measured, verified"));
   EXPECT_THAT(to_text(report),
-              HasSubstr("margin: 60.0 % faster than the baseline (55.0 to 65.0 %)"));
+              HasSubstr("margin: 60.0 % less time than the baseline (55.0 to 65.0 %)"));
 }
 
 TEST(ReportJson, HasTheFieldsThatProgramsRead) {
