@@ -11,7 +11,7 @@ namespace tilewright::templates {
 
 /// In parentheses, unless it is one name or number.
 inline std::string grouped(const std::string& text) {
-  return text.find(' ') == std::string::npos ? text : "(" + text + ")";
+  return text.find(' ') == std::string::npos ? text : fmt::format("({})", text);
 }
 
 class Code {

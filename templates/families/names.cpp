@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cctype>
 #include <cmath>
@@ -11,211 +9,35 @@
 namespace tilewright::templates {
 namespace {
 
-// Sorted. Keywords, what CUDA and the device headers declare, and what generated code declares.
-constexpr auto kReserved = std::to_array<std::string_view>({
-    "AccessType",
-    "At",
-    "Columns",
-    "Config",
-    "Fragment",
-    "Gathered",
-    "Kept",
-    "Lanes",
-    "Loaded",
-    "Mask",
-    "Max",
-    "Operand",
-    "Packed",
-    "Phase",
-    "Place",
-    "Results",
-    "Row",
-    "Rows",
-    "Staged",
-    "Sum",
-    "Values",
-    "Visitor",
-    "abs",
-    "alignas",
-    "alignof",
-    "and",
-    "asm",
-    "at",
-    "auto",
-    "batch",
-    "batches",
-    "begin",
-    "begin_columns",
-    "begin_row",
-    "bf16",
-    "bitand",
-    "bitor",
-    "bits_as",
-    "block",
-    "blockDim",
-    "blockIdx",
-    "bool",
-    "break",
-    "case",
-    "cast",
-    "catch",
-    "ceil",
-    "ceil_div",
-    "char",
-    "char16_t",
-    "char32_t",
-    "char8_t",
-    "clamp",
-    "class",
-    "co_await",
-    "co_return",
-    "co_yield",
-    "columns",
-    "compl",
-    "concept",
-    "const",
-    "const_cast",
-    "consteval",
-    "constexpr",
-    "constinit",
-    "continue",
-    "copy",
-    "cos",
-    "decltype",
-    "default",
-    "delete",
-    "do",
-    "double",
-    "dynamic_cast",
-    "each",
-    "else",
-    "enum",
-    "exp",
-    "explicit",
-    "export",
-    "extern",
-    "f16",
-    "false",
-    "finish",
-    "float",
-    "floor",
-    "fma",
-    "fmaf",
-    "for",
-    "friend",
-    "gamma",
-    "gather",
-    "gathered",
-    "goto",
-    "gridDim",
-    "held",
-    "if",
-    "index",
-    "inline",
-    "int",
-    "int8_t",
-    "isinf",
-    "isnan",
-    "j0",
-    "j1",
-    "jn",
-    "kConfig",
-    "kFacts",
-    "kept",
-    "lane",
-    "larger",
-    "load",
-    "loaded",
-    "log",
-    "long",
-    "main",
-    "map",
-    "max",
-    "min",
-    "mutable",
-    "namespace",
-    "narrow",
-    "new",
-    "noexcept",
-    "not",
-    "not_eq",
-    "nullptr",
-    "op",
-    "operator",
-    "or",
-    "or_eq",
-    "pack",
-    "part",
-    "pointwise",
-    "pow",
-    "printf",
-    "private",
-    "products",
-    "protected",
-    "public",
-    "read",
-    "reduce",
-    "register",
-    "reinterpret_cast",
-    "requires",
-    "results",
-    "return",
-    "round",
-    "row",
-    "row_index",
-    "row_reduction",
-    "rows",
-    "rsqrt",
-    "scalar",
-    "short",
-    "signbit",
-    "signed",
-    "simt_gemm",
-    "sin",
-    "sizeof",
-    "smaller",
-    "sqrt",
-    "static",
-    "static_assert",
-    "static_cast",
-    "store",
-    "struct",
-    "switch",
-    "tanh",
-    "template",
-    "this",
-    "threadIdx",
-    "thread_local",
-    "throw",
-    "true",
-    "try",
-    "typedef",
-    "typeid",
-    "typename",
-    "uint2",
-    "uint3",
-    "uint4",
-    "union",
-    "unsigned",
-    "using",
-    "virtual",
-    "visit",
-    "visitor",
-    "void",
-    "volatile",
-    "warpSize",
-    "wchar_t",
-    "while",
-    "widen",
-    "workspace",
-    "write",
-    "xor",
-    "xor_eq",
-    "y0",
-    "y1",
-    "yn",
-});
-static_assert(std::is_sorted(kReserved.begin(), kReserved.end()));
+// Keywords, what CUDA and the device headers declare, and what generated code declares; between
+// spaces.
+constexpr std::string_view kReserved =
+    " "
+    "AccessType At Columns Config Fragment Gathered Kept Lanes Loaded Mask Max Operand "
+    "Packed Phase Place Results Row Rows Staged Sum Values Visitor abs alignas alignof "
+    "and asm at auto batch batches begin begin_columns begin_row bf16 bitand bitor "
+    "bits_as block blockDim blockIdx bool break case cast catch ceil ceil_div char "
+    "char16_t char32_t char8_t clamp class co_await co_return co_yield columns compl "
+    "concept const const_cast consteval constexpr constinit continue copy cos decltype "
+    "default delete do double dynamic_cast each else enum exp explicit export extern f16 "
+    "false finish float floor fma fmaf for friend gamma gather gathered goto gridDim "
+    "held if index inline int int8_t isinf isnan j0 j1 jn kConfig kFacts kept lane "
+    "larger load loaded log long main map max min mutable namespace narrow new noexcept "
+    "not not_eq nullptr op operator or or_eq pack part pointwise pow printf private "
+    "products protected public read reduce register reinterpret_cast requires results "
+    "return round row row_index row_reduction rows rsqrt scalar short signbit signed "
+    "simt_gemm sin sizeof smaller sqrt static static_assert static_cast store struct "
+    "switch tanh template this threadIdx thread_local throw true try typedef typeid "
+    "typename uint2 uint3 uint4 union unsigned using virtual visit visitor void volatile "
+    "warpSize wchar_t while widen workspace write xor xor_eq y0 y1 yn ";
+
+bool is_reserved(std::string_view name) {
+  for (std::size_t at = kReserved.find(name); at != std::string_view::npos;
+       at = kReserved.find(name, at + 1)) {
+    if (kReserved[at - 1] == ' ' && kReserved[at + name.size()] == ' ') return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -228,10 +50,9 @@ std::string Namer::unique(std::string_view wanted, std::string_view suffix) {
   while (!name.empty() && name.back() == '_') name.pop_back();
   while (name.find("__") != std::string::npos) name.erase(name.find("__"), 1);
   if (name.empty() || name[0] == '_' || std::isdigit(static_cast<unsigned char>(name[0]))) {
-    name.insert(0, "v");
+    name = fmt::format("v{}", name);
   }
-  const bool reserved = std::binary_search(kReserved.begin(), kReserved.end(), name);
-  std::string candidate = reserved ? name + "_2" : name;
+  std::string candidate = is_reserved(name) ? name + "_2" : name;
   auto free = [&] {
     return !taken_.contains(candidate) && !taken_.contains(fmt::format("{}_{}", candidate, suffix));
   };

@@ -55,10 +55,7 @@ class Builder {
                                                               .fragment = access.along_columns,
                                                               .tensor = static_cast<int>(i)});
     }
-    for (std::size_t i = 0; i < group_.statements.size(); ++i) {
-      statement_ = static_cast<int>(i);
-      add_statement(group_.statements[i]);
-    }
+    for (const Statement& statement : group_.statements) add_statement(statement);
     for (const Output& output : group_.outputs) {
       graph_.outputs.push_back(node_of_[static_cast<std::size_t>(output.value)]);
     }
@@ -105,7 +102,6 @@ class Builder {
       node.level += 1;
     }
     node.name = name_for(wanted);
-    node.statement = statement_;
     return term(add(std::move(node)));
   }
 
@@ -136,7 +132,6 @@ class Builder {
       result = reduction(statement, name);
     } else if (statement.op == Op::kMatmul) {
       Node node{.kind = Node::Kind::kProduct, .name = name_for(name)};
-      node.statement = statement_;
       result = term(add(std::move(node)));
     } else {
       result = pointwise(statement, name);
@@ -226,7 +221,6 @@ class Builder {
   Namer& namer_;
   NodeGraph graph_;
   std::vector<int> node_of_;
-  int statement_ = -1;
 };
 
 }  // namespace

@@ -26,7 +26,6 @@ struct Node {
   bool boolean = false;
   int level = 0;  ///< the number of reductions, one after the other, that it depends on
   int tensor = -1;
-  int statement = -1;  ///< of the operator: that which it computes, or computes the last part of
 
   /// How expressions name it: fragments are local, values of a row are members of Row.
   std::string reference() const { return fragment ? name : "row." + name; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "templates/families/families.h"
+#include "templates/families/launch_rules.h"
 #include "templates/families/rules.h"
 #include "templates/families/visitor.h"
 
@@ -86,7 +87,7 @@ class Pointwise final : public Family {
                      source(code, kernel, config_initializer(rules_, config, effective), threads)};
     result.plan = plan(code, kernel, tile_columns, tile_rows, threads);
     TILEWRIGHT_TRY(limit_inner(group, code.space.columns, "the last axis", result.plan.legal));
-    TILEWRIGHT_TRY(limit_coordinates(code, result.plan.legal));
+    TILEWRIGHT_TRY(limit_coordinates(group, code.space, result.plan.legal));
     const Extent rows = code.space.rows();
     const auto row_blocks = ceil_div_value(rows, tile_rows);
     const auto column_blocks = ceil_div_value(code.space.columns, tile_columns);
@@ -98,6 +99,10 @@ class Pointwise final : public Family {
   }
 
  private:
+  static std::vector<KernelParameter> parameters(const GroupCode& group) {
+    return joined(group.tensor_parameters(), group.dimension_parameters());
+  }
+
   static std::int64_t narrowest(const RowSpace& space) {
     std::int64_t bytes = 4;
     for (const Access& tensor : space.tensors) {
@@ -112,7 +117,7 @@ class Pointwise final : public Family {
     write_header(code, group, name(), header());
     code.line("constexpr pointwise::Config kConfig{};", config).blank();
     write_visitor(code, group, false, 0);
-    open_kernel(code, kernel, std::to_string(threads), group.parameters());
+    open_kernel(code, kernel, std::to_string(threads), parameters(group));
     code.line("const Visitor visitor{{{}}};", group.visitor_arguments());
     code.line("pointwise::run<kConfig>(visitor, {}, {});", group.parameter(group.space.rows()),
               group.parameter(group.space.columns));
@@ -130,10 +135,7 @@ class Pointwise final : public Family {
     launch.kernel = kernel;
     launch.grid[0] = product_text({ceil_div_text(rows, tile_rows), column_blocks});
     launch.block[0] = threads;
-    launch.arguments = group.plan_arguments();
-    for (jit::PlanArgument& argument : group.plan_dimensions()) {
-      launch.arguments.push_back(std::move(argument));
-    }
+    launch.arguments = arguments_of(parameters(group));
     // With no columns there is no block, so no division by zero is ever evaluated.
     const std::string row =
         column_blocks == "1" ? fmt::format("block.x * {}", tile_rows)

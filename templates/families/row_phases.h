@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "templates/families/visitor.h"
+#include "templates/families/group_code.h"
 
 namespace tilewright::templates {
 

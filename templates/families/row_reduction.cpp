@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "templates/families/families.h"
+#include "templates/families/launch_rules.h"
 #include "templates/families/row_phases.h"
 #include "templates/families/rules.h"
-#include "templates/families/visitor.h"
 
 namespace tilewright::templates {
 namespace {
@@ -107,16 +107,13 @@ class RowReduction final : public Family {
     launch.kernel = kernel;
     launch.grid[0] = ceil_div_text(rows, rows_per_block);
     launch.block[0] = threads;
-    launch.arguments = code.plan_arguments();
-    for (jit::PlanArgument& argument : code.plan_dimensions()) {
-      launch.arguments.push_back(std::move(argument));
-    }
+    launch.arguments = arguments_of(parameters(code));
     const std::string first = fmt::format("block.x * {}", rows_per_block);
     launch.tile = {first, fmt::format("min({}, {} - {})", rows_per_block, rows.text(), first), "0",
                    code.space.columns.text()};
     plan.launches.push_back(std::move(launch));
     TILEWRIGHT_TRY(limit_inner(group, code.space.columns, "the last axis", plan.legal));
-    TILEWRIGHT_TRY(limit_coordinates(code, plan.legal));
+    TILEWRIGHT_TRY(limit_coordinates(group, code.space, plan.legal));
     if (config.at("held") > 0 && !columns) {
       plan.legal.push_back(
           fmt::format("{} <= {}", code.space.columns.text(),
@@ -128,6 +125,10 @@ class RowReduction final : public Family {
   }
 
  private:
+  static std::vector<KernelParameter> parameters(const GroupCode& group) {
+    return joined(group.tensor_parameters(), group.dimension_parameters());
+  }
+
   /// What a column costs in registers while its row is held.
   static std::int64_t kept_bytes(const GroupCode& group) {
     std::int64_t bytes = 0;
@@ -150,7 +151,7 @@ class RowReduction final : public Family {
     code.line("using row_reduction::Phase;").blank();
     const RowPhases phases = plan_phases(group.graph, group.space, held);
     write_row_visitor(code, group, phases);
-    open_kernel(code, kernel, std::to_string(threads), group.parameters());
+    open_kernel(code, kernel, std::to_string(threads), parameters(group));
     code.line("const Visitor visitor{{{}}};", group.visitor_arguments());
     const std::optional<std::int64_t> columns = group.space.columns.constant();
     code.line("row_reduction::run<kConfig, {}, {}>(visitor, {}, {});", phases.phases.size(),

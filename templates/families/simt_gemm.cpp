@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "templates/families/families.h"
-#include "templates/families/gemm_problem.h"
+#include "templates/families/gemm_writer.h"
+#include "templates/families/launch_rules.h"
 #include "templates/families/rules.h"
-#include "templates/families/visitor.h"
 
 namespace tilewright::templates {
 namespace {

@@ -57,12 +57,6 @@ Extent RowSpace::rows() const {
   return product;
 }
 
-const Access& RowSpace::tensor(ValueId value, bool output) const {
-  return *std::find_if(tensors.begin(), tensors.end(), [&](const Access& access) {
-    return access.value == value && access.output == output;
-  });
-}
-
 void RowSpace::merge_axes(const std::vector<Access*>& others) {
   std::vector<Access*> all = others;
   for (Access& access : tensors) all.push_back(&access);

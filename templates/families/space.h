@@ -31,7 +31,6 @@ struct RowSpace {
   std::vector<Access> tensors;  ///< the group's inputs in their order, then its outputs
 
   Extent rows() const;
-  const Access& tensor(ValueId value, bool output) const;
 
   /// Merges neighbouring axes, and drops those of extent 1, where every tensor (and every one of
   /// `others`, whose strides are merged with the space's) allows it. The last axis stays the last.

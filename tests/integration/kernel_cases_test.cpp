@@ -164,6 +164,19 @@ TEST_F(KernelCases, AnOperandThatIsTheResidualToo) {
   }
 }
 
+TEST_F(KernelCases, OneTensorAsBothOperands) {
+  for (std::int64_t split : {1, 2}) {
+    verify("simt_gemm", op("gram"), {{"split_k", split}, {"stages", 2}}, {{"M", 33}}, 0, true);
+  }
+}
+
+TEST_F(KernelCases, NamesThatCannotBeUsedAndAWeightThatIsUsedTwice) {
+  for (std::int64_t split : {1, 2}) {
+    verify("simt_gemm", op("awkward_names"), {{"split_k", split}}, {{"index", 33}, {"rows", 40}}, 0,
+           true);
+  }
+}
+
 TEST_F(KernelCases, QueriesInsidePackedRows) {
   for (const char* dtype : {"bf16", "f32"}) {
     const Operator group =

@@ -20,10 +20,11 @@
 #include "kernels/simt_gemm.cuh"
 
 constexpr simt_gemm::Config kConfig{.block_m = 32, .block_n = 64, .block_k = 16, .thread_m = 4, .thread_n = 4, .stages = 2, .width = 4, .split_k = 1, .group_m = 1, .blocks_per_sm = 1};
-constexpr simt_gemm::Facts kFacts{.products = 1, .depth_inner_a = false, .depth_inner_b = false,
-                                  .vector_a = 4, .vector_b = 4, .run = 4,
-                                  .whole_rows = false, .whole_columns = true, .whole_depth = true,
-                                  .asynchronous = true};
+constexpr simt_gemm::Facts kFacts{
+    .products = 1, .depth_inner_a = false, .depth_inner_b = false,
+    .vector_a = 4, .vector_b = 4, .run = 4,
+    .whole_rows = false, .whole_columns = true, .whole_depth = true,
+    .asynchronous = true};
 
 struct Visitor {
   static constexpr int kWidth = 4;

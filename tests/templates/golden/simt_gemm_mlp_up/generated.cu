@@ -19,10 +19,11 @@
 #include "kernels/simt_gemm.cuh"
 
 constexpr simt_gemm::Config kConfig{.block_m = 64, .block_n = 128, .block_k = 16, .thread_m = 4, .thread_n = 8, .stages = 1, .width = 8, .split_k = 1, .group_m = 1, .blocks_per_sm = 1};
-constexpr simt_gemm::Facts kFacts{.products = 1, .depth_inner_a = true, .depth_inner_b = true,
-                                  .vector_a = 8, .vector_b = 8, .run = 8,
-                                  .whole_rows = false, .whole_columns = true, .whole_depth = true,
-                                  .asynchronous = false};
+constexpr simt_gemm::Facts kFacts{
+    .products = 1, .depth_inner_a = true, .depth_inner_b = true,
+    .vector_a = 8, .vector_b = 8, .run = 8,
+    .whole_rows = false, .whole_columns = true, .whole_depth = true,
+    .asynchronous = false};
 
 struct Visitor {
   static constexpr int kWidth = 8;

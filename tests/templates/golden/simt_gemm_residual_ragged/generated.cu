@@ -18,10 +18,11 @@
 #include "kernels/simt_gemm.cuh"
 
 constexpr simt_gemm::Config kConfig{.block_m = 64, .block_n = 64, .block_k = 16, .thread_m = 4, .thread_n = 4, .stages = 2, .width = 4, .split_k = 1, .group_m = 4, .blocks_per_sm = 1};
-constexpr simt_gemm::Facts kFacts{.products = 1, .depth_inner_a = true, .depth_inner_b = true,
-                                  .vector_a = 1, .vector_b = 1, .run = 1,
-                                  .whole_rows = false, .whole_columns = false, .whole_depth = false,
-                                  .asynchronous = false};
+constexpr simt_gemm::Facts kFacts{
+    .products = 1, .depth_inner_a = true, .depth_inner_b = true,
+    .vector_a = 1, .vector_b = 1, .run = 1,
+    .whole_rows = false, .whole_columns = false, .whole_depth = false,
+    .asynchronous = false};
 
 struct Visitor {
   static constexpr int kWidth = 1;

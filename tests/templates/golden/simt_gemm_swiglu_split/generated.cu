@@ -20,10 +20,11 @@
 #include "kernels/simt_gemm.cuh"
 
 constexpr simt_gemm::Config kConfig{.block_m = 16, .block_n = 64, .block_k = 32, .thread_m = 2, .thread_n = 8, .stages = 3, .width = 8, .split_k = 4, .group_m = 1, .blocks_per_sm = 1};
-constexpr simt_gemm::Facts kFacts{.products = 2, .depth_inner_a = true, .depth_inner_b = true,
-                                  .vector_a = 8, .vector_b = 8, .run = 8,
-                                  .whole_rows = false, .whole_columns = true, .whole_depth = true,
-                                  .asynchronous = true};
+constexpr simt_gemm::Facts kFacts{
+    .products = 2, .depth_inner_a = true, .depth_inner_b = true,
+    .vector_a = 8, .vector_b = 8, .run = 8,
+    .whole_rows = false, .whole_columns = true, .whole_depth = true,
+    .asynchronous = true};
 
 struct Visitor {
   static constexpr int kWidth = 8;
