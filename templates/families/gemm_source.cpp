@@ -6,7 +6,8 @@
 namespace tilewright::templates {
 namespace {
 
-const KernelParameter kWorkspace = {"float* workspace", {jit::ArgumentKind::kWorkspace, {}, "0"}};
+const GeneratedParameter kWorkspace = {"float* workspace",
+                                       {jit::ArgumentKind::kWorkspace, {}, "0"}};
 
 }  // namespace
 
@@ -75,8 +76,8 @@ int GemmWriter::shared_bytes() const {
                                      products() * tile(problem_.b[0], tunable("block_n"))));
 }
 
-std::vector<KernelParameter> GemmWriter::matrix_parameters() const {
-  std::vector<KernelParameter> list;
+std::vector<GeneratedParameter> GemmWriter::matrix_parameters() const {
+  std::vector<GeneratedParameter> list;
   for (std::size_t i = 0; i < matrix_names_.size(); ++i) {
     const Access& access = (i == 0 ? problem_.a : problem_.b[i - 1]).access;
     list = joined(std::move(list),
@@ -86,14 +87,14 @@ std::vector<KernelParameter> GemmWriter::matrix_parameters() const {
   return list;
 }
 
-std::vector<KernelParameter> GemmWriter::first_parameters() const {
+std::vector<GeneratedParameter> GemmWriter::first_parameters() const {
   return joined(joined(matrix_parameters(), tunable("split_k") == 1 ? code_.tensor_parameters()
                                                                     : std::vector{kWorkspace}),
                 code_.dimension_parameters());
 }
 
-std::vector<KernelParameter> GemmWriter::finish_parameters() const {
-  KernelParameter workspace = kWorkspace;
+std::vector<GeneratedParameter> GemmWriter::finish_parameters() const {
+  GeneratedParameter workspace = kWorkspace;
   workspace.declaration = "const " + workspace.declaration;
   return joined(joined({workspace}, code_.tensor_parameters()), code_.dimension_parameters());
 }

@@ -30,9 +30,9 @@ class GemmWriter {
   int threads() const;
   int shared_bytes() const;
 
-  std::vector<KernelParameter> matrix_parameters() const;  ///< A, then each B, each once
-  std::vector<KernelParameter> first_parameters() const;   ///< of the kernel that multiplies
-  std::vector<KernelParameter> finish_parameters() const;  ///< of the one that adds the parts
+  std::vector<GeneratedParameter> matrix_parameters() const;  ///< A, then each B, each once
+  std::vector<GeneratedParameter> first_parameters() const;   ///< of the kernel that multiplies
+  std::vector<GeneratedParameter> finish_parameters() const;  ///< of the one that adds the parts
 
   std::string source(std::string_view family, std::string_view header);
   void write_facts(Code& code) const;

@@ -70,16 +70,16 @@ std::string GroupCode::pointer_parameter(std::size_t tensor) const {
                      tensor_names[tensor]);
 }
 
-std::vector<KernelParameter> GroupCode::tensor_parameters() const {
-  std::vector<KernelParameter> list;
+std::vector<GeneratedParameter> GroupCode::tensor_parameters() const {
+  std::vector<GeneratedParameter> list;
   for (std::size_t i = 0; i < space.tensors.size(); ++i) {
     list.push_back({pointer_parameter(i), {jit::ArgumentKind::kTensor, access(i).name, {}}});
   }
   return list;
 }
 
-std::vector<KernelParameter> GroupCode::dimension_parameters() const {
-  std::vector<KernelParameter> list;
+std::vector<GeneratedParameter> GroupCode::dimension_parameters() const {
+  std::vector<GeneratedParameter> list;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     list.push_back(
         {"index " + dimensions[i], {jit::ArgumentKind::kInt64, {}, group.dimensions[i]}});
@@ -191,22 +191,22 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
   return names;
 }
 
-std::vector<KernelParameter> joined(std::vector<KernelParameter> list,
-                                    const std::vector<KernelParameter>& more) {
-  for (const KernelParameter& parameter : more) {
+std::vector<GeneratedParameter> joined(std::vector<GeneratedParameter> list,
+                                       const std::vector<GeneratedParameter>& more) {
+  for (const GeneratedParameter& parameter : more) {
     if (std::count(list.begin(), list.end(), parameter) == 0) list.push_back(parameter);
   }
   return list;
 }
 
-std::vector<jit::PlanArgument> arguments_of(const std::vector<KernelParameter>& parameters) {
+std::vector<jit::PlanArgument> arguments_of(const std::vector<GeneratedParameter>& parameters) {
   std::vector<jit::PlanArgument> list;
-  for (const KernelParameter& parameter : parameters) list.push_back(parameter.argument);
+  for (const GeneratedParameter& parameter : parameters) list.push_back(parameter.argument);
   return list;
 }
 
 void open_kernel(Code& code, std::string_view name, const std::string& launch_bounds,
-                 const std::vector<KernelParameter>& parameters) {
+                 const std::vector<GeneratedParameter>& parameters) {
   std::string text = fmt::format("    {}(", name);
   std::string line = text;
   std::string all;

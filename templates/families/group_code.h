@@ -11,11 +11,11 @@
 namespace tilewright::templates {
 
 /// A parameter of a kernel, with what the plan passes for it.
-struct KernelParameter {
+struct GeneratedParameter {
   std::string declaration;  ///< "const bf16* x"
   jit::PlanArgument argument;
 
-  bool operator==(const KernelParameter&) const = default;
+  bool operator==(const GeneratedParameter&) const = default;
 };
 
 struct GroupCode {
@@ -45,8 +45,8 @@ struct GroupCode {
 
   // Members are parameters of the kernel, with a trailing _.
   std::string pointer_parameter(std::size_t tensor) const;  ///< "const bf16* x"
-  std::vector<KernelParameter> tensor_parameters() const;
-  std::vector<KernelParameter> dimension_parameters() const;
+  std::vector<GeneratedParameter> tensor_parameters() const;
+  std::vector<GeneratedParameter> dimension_parameters() const;
   std::vector<std::string> member_dimensions() const;  ///< those that the visitor needs
   std::string visitor_arguments() const;               ///< "x, y, M": to build it from
 
@@ -73,11 +73,11 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
 
 /// extern "C" __global__ NAME(parameters) up to its opening brace.
 void open_kernel(Code& code, std::string_view name, const std::string& launch_bounds,
-                 const std::vector<KernelParameter>& parameters);
+                 const std::vector<GeneratedParameter>& parameters);
 
 /// Both lists, each parameter once.
-std::vector<KernelParameter> joined(std::vector<KernelParameter> list,
-                                    const std::vector<KernelParameter>& more);
-std::vector<jit::PlanArgument> arguments_of(const std::vector<KernelParameter>& parameters);
+std::vector<GeneratedParameter> joined(std::vector<GeneratedParameter> list,
+                                       const std::vector<GeneratedParameter>& more);
+std::vector<jit::PlanArgument> arguments_of(const std::vector<GeneratedParameter>& parameters);
 
 }  // namespace tilewright::templates

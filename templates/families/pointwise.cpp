@@ -99,7 +99,7 @@ class Pointwise final : public Family {
   }
 
  private:
-  static std::vector<KernelParameter> parameters(const GroupCode& group) {
+  static std::vector<GeneratedParameter> parameters(const GroupCode& group) {
     return joined(group.tensor_parameters(), group.dimension_parameters());
   }
 
