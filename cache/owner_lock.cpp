@@ -22,7 +22,9 @@ std::string read_holder(int file) {
 
 }  // namespace
 
-Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string_view what) {
+Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string_view what,
+                                  std::chrono::milliseconds wait) {
+  auto deadline = std::chrono::steady_clock::now() + wait;
   OwnerLock lock;
   lock.file_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock.file_ < 0) {
@@ -37,9 +39,13 @@ Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string
       return fail(ErrorCode::kIo,
                   fmt::format("{}: cannot be locked: {}", file.string(), std::strerror(error)));
     }
+    if (std::chrono::steady_clock::now() < deadline) {
+      usleep(10'000);
+      continue;
+    }
     // The holder writes its pid right after it has the lock.
     std::string holder;
-    for (int wait = 0; wait < 50 && holder.empty(); ++wait) {
+    for (int attempt = 0; attempt < 50 && holder.empty(); ++attempt) {
       holder = read_holder(lock.file_);
       if (holder.empty()) usleep(1000);
     }

@@ -3,6 +3,7 @@
 /// ends, and the file stays.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 
 #include "jit/result.h"
@@ -11,8 +12,10 @@ namespace tilewright::cache {
 
 class OwnerLock {
  public:
-  /// Makes `file`. Errors: kBusy names `what` and the pid of the holder; kIo, kPermission.
-  static Result<OwnerLock> take(const std::filesystem::path& file, std::string_view what);
+  /// Makes `file`. Waits so long for a holder to go: one that is ending needs a moment. Errors: kBusy
+  /// names `what` and the pid of the holder; kIo, kPermission.
+  static Result<OwnerLock> take(const std::filesystem::path& file, std::string_view what,
+                                std::chrono::milliseconds wait = {});
 
   OwnerLock() = default;
   OwnerLock(OwnerLock&& other) noexcept;

@@ -88,7 +88,8 @@ Digest digest_from_key(std::string_view bytes) {
   return digest;
 }
 
-Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::path& folder) {
+Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::path& folder,
+                                                         std::chrono::milliseconds wait) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -96,7 +97,8 @@ Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::
                 fmt::format("cache {}: cannot be made: {}", folder.string(), error.message()));
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(
-      OwnerLock lock, OwnerLock::take(folder / "owner", fmt::format("cache {}", folder.string())));
+      OwnerLock lock,
+      OwnerLock::take(folder / "owner", fmt::format("cache {}", folder.string()), wait));
   for (int attempt = 1; attempt <= 9; ++attempt) {
     std::string name = fmt::format("v{}", kSchemaVersion);
     if (attempt > 1) name += fmt::format("-{}", attempt);

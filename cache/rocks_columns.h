@@ -29,7 +29,8 @@ class RocksColumns {
  public:
   /// Opens FOLDER/v1, or where that holds another schema FOLDER/v1-2, v1-3, ... Errors: kBusy names
   /// the owner, kCorrupt, kIo, kPermission.
-  static Result<std::unique_ptr<RocksColumns>> open(const std::filesystem::path& folder);
+  static Result<std::unique_ptr<RocksColumns>> open(const std::filesystem::path& folder,
+                                                    std::chrono::milliseconds wait = {});
   ~RocksColumns();
 
   rocksdb::DB& db() const { return *db_; }

@@ -45,11 +45,14 @@ class RocksStore final : public Store {
     }
     if (!it->status().ok()) return fail(to_error(it->status(), where_));
     std::size_t records = 0, trials = 0;
-    TILEWRIGHT_TRY(each([&](const Record& record) {
-      index_.reference(record.key.problem, record.images());
+    std::unique_ptr<rocksdb::Iterator> record(db().NewIterator({}, columns_->records));
+    for (record->SeekToFirst(); record->Valid(); record->Next()) {
       ++records;
-      return true;
-    }));
+      // One that is damaged, or of another version, names nothing and costs nobody else.
+      auto unpacked = unpack_record(record->value().ToStringView());
+      if (unpacked && *unpacked) index_.reference((*unpacked)->key.problem, (*unpacked)->images());
+    }
+    if (!record->status().ok()) return fail(to_error(record->status(), where_));
     std::unique_ptr<rocksdb::Iterator> trial(db().NewIterator({}, columns_->trials));
     for (trial->SeekToFirst(); trial->Valid(); trial->Next()) ++trials;
     if (!trial->status().ok()) return fail(to_error(trial->status(), where_));
@@ -70,8 +73,9 @@ class RocksStore final : public Store {
     Record record;
     record.key = key;
     auto known = get(key.problem);
-    if (!known) return fail(std::move(known.error()));
-    if (*known) record = std::move(**known);
+    // A damaged record is begun anew, which is how it is mended.
+    if (!known && known.error().code != ErrorCode::kCorrupt) return fail(std::move(known.error()));
+    if (known && *known) record = std::move(**known);
     change(record);
     return put_locked(record);
   }
@@ -248,7 +252,7 @@ class RocksStore final : public Store {
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_rocks_store(const RocksOptions& options) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto columns, RocksColumns::open(options.folder));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto columns, RocksColumns::open(options.folder, options.wait));
   auto store = std::make_unique<RocksStore>(std::move(columns), options);
   TILEWRIGHT_TRY(store->load());
   return std::unique_ptr<Store>(std::move(store));

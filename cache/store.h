@@ -2,6 +2,7 @@
 /// when no daemon runs.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -35,7 +36,8 @@ class Store {
   virtual Result<std::optional<Record>> get(const Key& key) const = 0;
   /// Synced to the disk before it returns: survives power loss.
   virtual Result<void> put(const Record& record) = 0;
-  /// Reads, lets `change` edit (an empty record for a miss), writes; atomic among callers.
+  /// Reads, lets `change` edit (an empty record for a miss, and for one that is damaged), writes;
+  /// atomic among callers.
   virtual Result<void> update(const Key& key, const std::function<void(Record&)>& change) = 0;
   virtual Result<void> erase(const Digest& problem) = 0;
   virtual Result<void> each(const std::function<bool(const Record&)>& visit) const = 0;
@@ -56,6 +58,7 @@ std::unique_ptr<Store> memory_store();
 struct RocksOptions {
   std::filesystem::path folder;
   std::size_t cap_bytes = std::size_t{4} << 30;  ///< images are evicted above it, oldest use first
+  std::chrono::milliseconds wait{0};             ///< for another owner that is ending
 };
 Result<std::unique_ptr<Store>> open_rocks_store(const RocksOptions& options);
 

@@ -21,6 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPause = std::chrono::milliseconds(10);
+constexpr auto kBeaten = std::chrono::seconds(10);
 
 std::string read_all(int file) {
   std::string text(8192, '\0');
@@ -81,6 +82,7 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
   if (!log) return fail(ErrorCode::kIo, fmt::format("memfd_create: {}", std::strerror(errno)));
   TILEWRIGHT_ASSIGN_OR_RETURN(pid_t child, spawn(program, path, log.get()));
   bool running = true;
+  std::string said;
   for (;;) {
     channel = protocol::Channel::connect(program.socket, client, timeout);
     bool reachable = channel || channel.error().code != ErrorCode::kNotFound;
@@ -90,9 +92,11 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
       pid_t ended = waitpid(child, &status, reachable ? 0 : WNOHANG);
       running = ended == 0;
       bool failed = ended == child && !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-      std::string said = failed ? read_all(log.get()) : std::string();
-      // Another client's daemon was first: it will answer in a moment.
+      if (failed) said = read_all(log.get());
+      // Another client's daemon was first, and will answer in a moment; or a program that is no
+      // daemon holds the cache, and none will.
       bool beaten = said.find("is in use by process") != std::string::npos;
+      if (failed && beaten) deadline = std::min(deadline, Clock::now() + kBeaten);
       if (failed && !reachable && !beaten) {
         return fail(ErrorCode::kIo, fmt::format("{} failed: {}", path.string(),
                                                 said.empty() ? "it said nothing" : said));
@@ -100,9 +104,9 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
     }
     if (reachable) return channel;
     if (Clock::now() > deadline) {
-      return fail(ErrorCode::kHang,
-                  fmt::format("{} did not serve at {} within {} ms", path.string(),
-                              program.socket.string(), timeout.count()));
+      return fail(ErrorCode::kHang, fmt::format("{} did not serve at {} within {} ms{}{}",
+                                                path.string(), program.socket.string(),
+                                                timeout.count(), said.empty() ? "" : ": ", said));
     }
     std::this_thread::sleep_for(kPause);
   }

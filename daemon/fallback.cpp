@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "search/record.h"
-#include "search/space.h"
 
 namespace tilewright::daemon {
 namespace {
@@ -17,27 +16,10 @@ templates::Bindings bindings_of(const templates::Operator& group,
   return own;
 }
 
-Result<void> check_config(const templates::Family& family, const templates::Config& config,
-                          const templates::Operator& group, const templates::Bindings& bindings,
-                          const jit::DeviceInfo& device, const std::filesystem::path& spaces) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(search::Space space,
-                              search::Space::load(spaces / (std::string(family.name()) + ".yaml")));
-  search::Variables variables = search::device_variables(device);
-  variables.merge(family.variables(group, bindings));
-  TILEWRIGHT_ASSIGN_OR_RETURN(search::ConfigSpace legal, space.bind(variables));
-  // A safe config need not be in the space: it is legal everywhere.
-  if (legal.contains(config) || config == family.safe_config(group, bindings)) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{} {} is not legal here", family.name(), templates::to_string(config)));
-}
-
 }  // namespace
 
 Result<std::vector<search::Part>> parts_of(const cache::Entry& nearest,
-                                           const search::PartitionSpace& space,
-                                           const templates::Bindings& bindings,
-                                           const jit::DeviceInfo& device,
-                                           const std::filesystem::path& spaces) {
+                                           const search::PartitionSpace& space) {
   std::vector<search::Part> parts;
   for (const std::string& text : nearest.groups) {
     TILEWRIGHT_ASSIGN_OR_RETURN(search::GroupChoice choice, search::parse_group(text));
@@ -54,8 +36,6 @@ Result<std::vector<search::Part>> parts_of(const cache::Entry& nearest,
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{} does not accept the group of '{}'", choice.family, text));
     }
-    TILEWRIGHT_TRY(check_config(**family, choice.config, group->op,
-                                bindings_of(group->op, bindings), device, spaces));
     parts.push_back({int(group - groups.begin()), *family, std::move(choice.config)});
   }
   if (parts.empty()) return fail(ErrorCode::kUnsupported, "the nearest entry has no groups");
@@ -72,6 +52,33 @@ std::vector<search::Part> safe_parts(const search::PartitionSpace& space,
         {index, family, family->safe_config(group.op, bindings_of(group.op, bindings))});
   }
   return parts;
+}
+
+Result<void> check_resources(const jit::Plan& plan,
+                             std::span<const std::shared_ptr<const jit::Image>> images,
+                             const jit::DeviceInfo& device) {
+  // CUDA C++ Programming Guide, "Compute Capabilities": registers are given out to warps by 256.
+  constexpr int kRegisterUnit = 256, kWarp = 32;
+  for (const jit::PlanLaunch& launch : plan.launches) {
+    const jit::KernelResources* kernel = nullptr;
+    for (const auto& image : images)
+      if (image->digest == launch.image) kernel = image->find(launch.kernel);
+    if (!kernel) continue;  // compiled to PTX only: nothing is known
+    std::size_t shared = std::size_t(launch.dynamic_shared_bytes + kernel->static_shared_bytes);
+    if (shared > device.shared_per_block_optin) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("kernel {} needs {} bytes of shared memory, expected at most {}",
+                              launch.kernel, shared, device.shared_per_block_optin));
+    }
+    int warps = (launch.block[0] * launch.block[1] * launch.block[2] + kWarp - 1) / kWarp;
+    int per_warp = (kernel->registers * kWarp + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+    if (warps * per_warp > device.registers_per_sm) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("kernel {} needs {} registers per block, expected at most {}",
+                              launch.kernel, warps * per_warp, device.registers_per_sm));
+    }
+  }
+  return {};
 }
 
 }  // namespace tilewright::daemon

@@ -11,6 +11,12 @@
 #include "jit/locations.h"
 
 namespace tilewright::daemon {
+namespace {
+
+/// For the daemon before this one, which still stores what its tune found.
+constexpr std::chrono::seconds kEnding{10};
+
+}  // namespace
 
 Result<void> set_up_log(const Config& config) {
   try {
@@ -31,6 +37,7 @@ Result<void> run(const Config& config,
   cache::RocksOptions options;
   options.folder = config.cache.folder.empty() ? jit::default_cache_folder() : config.cache.folder;
   options.cap_bytes = config.cache.cap_bytes;
+  options.wait = kEnding;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto store, cache::open_rocks_store(options));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto planner, start_planner(config, *store));
   Service service(config, *store, *planner);

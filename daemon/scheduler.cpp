@@ -68,6 +68,11 @@ std::uint64_t Scheduler::request(const TuneKey& key, const Problem& problem,
     fresh.priority = priority;
     waiting_.push_back(std::move(fresh));
     job = &waiting_.back();
+    for (Job& running : running_) {
+      if (!running.listeners.empty()) continue;  // somebody waits for it too
+      running.preempted = true;
+      running.stop.request_stop();
+    }
   }
   bool waits = running_.empty() || &running_.front() != job;
   if (waits) {
@@ -110,6 +115,20 @@ Scheduler::Jobs::iterator Scheduler::next() {
   });
 }
 
+bool Scheduler::put_back(const Result<TuneOutcome>& outcome) {
+  Job& job = running_.front();
+  if (stopped_ || !job.preempted || !job.background || !outcome || !outcome->interrupted)
+    return false;
+  // Unless it waits again already: since it was interrupted, it could not be joined.
+  bool waits = std::any_of(waiting_.begin(), waiting_.end(),
+                           [&](const Job& other) { return other.key == job.key; });
+  if (waits) return false;
+  job.preempted = false;
+  job.stop = std::stop_source();
+  waiting_.splice(waiting_.begin(), running_);
+  return true;
+}
+
 void Scheduler::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -130,6 +149,7 @@ void Scheduler::work() {
     tuned_(job.key, problem, outcome);
 
     lock.lock();
+    if (put_back(outcome)) continue;
     auto listeners = std::move(job.listeners);
     if (!outcome) {
       ++counts_.failed;

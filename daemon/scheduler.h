@@ -51,7 +51,8 @@ class Scheduler {
     std::function<void(const Result<TuneOutcome>&)> done;  ///< once, always
   };
   /// Asked for by somebody who waits. Joins the same tune where one waits or runs; one that waits
-  /// takes over these settings. Returns a ticket for cancel().
+  /// takes over these settings. A background tune that runs makes way: it is interrupted, which
+  /// keeps its trials, and begun again later. Returns a ticket for cancel().
   std::uint64_t request(const TuneKey& key, const Problem& problem, const TuneSettings& settings,
                         int priority, Listener listener);
   /// The listener is answered: as interrupted, with what was found, if it was alone with its tune
@@ -72,6 +73,7 @@ class Scheduler {
     int priority = 0;
     std::uint64_t order = 0;
     bool background = false;
+    bool preempted = false;  ///< to be begun again
     std::stop_source stop;
     std::map<std::uint64_t, Listener> listeners;
   };
@@ -79,6 +81,8 @@ class Scheduler {
 
   void work();
   Jobs::iterator next();
+  /// After a run: true if the job was put back into the queue.
+  bool put_back(const Result<TuneOutcome>& outcome);
   Job* find(const TuneKey& key);
 
   const SchedulerOptions options_;

@@ -74,6 +74,7 @@ void Server::State::stop() {
   asio::post(io, [this] {
     boost::system::error_code ignored;
     acceptor.close(ignored);
+    file.close();
     std::set<std::shared_ptr<Session>> open;
     {
       std::lock_guard lock(mutex);

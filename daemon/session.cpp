@@ -23,6 +23,8 @@ namespace asio = boost::asio;
 using protocol::FrameHeader;
 
 constexpr std::size_t kReadBytes = 16 << 10;
+/// Of one client.
+constexpr std::size_t kMaxSubscriptions = 10'000;
 /// Progress that a client has not read yet is replaced by later progress.
 constexpr std::size_t kProgressBytes = 64 << 10;
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
@@ -246,8 +248,24 @@ void Session::on(std::uint64_t id, protocol::Get& get) {
   asio::post(host_.workers, std::move(task));
 }
 
+/// A tune or a subscription is told of by its id for as long as it lasts.
+bool Session::claim_id(std::uint64_t id) {
+  if (!tunes_.contains(id) && !subscriptions_.contains(id)) return true;
+  send_failure(
+      id, {ErrorCode::kInvalidArgument, fmt::format("id {} is in use, expected another", id), {}});
+  return false;
+}
+
 void Session::on(std::uint64_t id, protocol::Subscribe& subscribe) {
+  if (!claim_id(id)) return;
+  if (subscriptions_.size() >= kMaxSubscriptions) {
+    return send_failure(id, {ErrorCode::kBusy,
+                             fmt::format("{} subscriptions, expected at most {}",
+                                         subscriptions_.size() + 1, kMaxSubscriptions),
+                             {}});
+  }
   if (!begin_request(id)) return;
+  subscriptions_[id] = 0;
   auto better = [weak = weak_from_this(), id](std::uint64_t plan_version) {
     auto self = weak.lock();
     if (!self) return;
@@ -257,22 +275,31 @@ void Session::on(std::uint64_t id, protocol::Subscribe& subscribe) {
       self->send(id, protocol::Better{{}, plan_version});
     });
   };
-  Service& service = host_.service;
-  auto subscribed = [this, id](Result<Service::Subscription> subscription) {
-    if (!subscription) return send_failure(id, subscription.error());
-    subscriptions_[id] = subscription->id;
-    send(id, protocol::Subscribed{subscription->problem});
-    ++pending_;
-    offload(
-        [&service = host_.service, subscription = subscription->id] {
-          service.tell(subscription);
-          return true;
-        },
-        [](bool) {});
+  auto task = [self = shared_from_this(), id, subscribe = std::move(subscribe),
+               better = std::move(better)] {
+    auto granted = self->host_.service.subscribe(subscribe, better);
+    asio::dispatch(self->socket_.get_executor(),
+                   [self, id, granted = std::move(granted)] { self->subscribed(id, granted); });
   };
-  offload([&service, subscribe = std::move(subscribe),
-           better = std::move(better)] { return service.subscribe(subscribe, better); },
-          std::move(subscribed));
+  asio::post(host_.workers, std::move(task));
+}
+
+void Session::subscribed(std::uint64_t id, const Result<Service::Subscription>& granted) {
+  if (closed_) {
+    if (granted) host_.service.unsubscribe(granted->id);
+    return;
+  }
+  --pending_;
+  if (!granted) {
+    subscriptions_.erase(id);
+    return send_failure(id, granted.error());
+  }
+  subscriptions_[id] = granted->id;
+  send(id, protocol::Subscribed{granted->problem});
+  // What was found between the client's plan and its subscription.
+  asio::post(host_.workers, [&service = host_.service, subscription = granted->id] {
+    service.tell(subscription);
+  });
 }
 
 void Session::on(std::uint64_t id, protocol::Unsubscribe& unsubscribe) {
@@ -288,7 +315,7 @@ void Session::on(std::uint64_t id, protocol::Unsubscribe& unsubscribe) {
 }
 
 void Session::on(std::uint64_t id, protocol::Tune& tune) {
-  if (!begin_request(id)) return;
+  if (!claim_id(id) || !begin_request(id)) return;
   Scheduler::Listener listener;
   listener.progress = [weak = weak_from_this(), id](const TuneStep& step) {
     auto self = weak.lock();
@@ -336,6 +363,12 @@ void Session::on(std::uint64_t id, protocol::Cancel& cancel) {
 }
 
 void Session::on(std::uint64_t id, protocol::Import& import) {
+  if (!imports_.contains(id) && imports_.size() >= std::size_t(host_.config.socket.max_requests)) {
+    return send_failure(id, {ErrorCode::kBusy,
+                             fmt::format("{} imports are unfinished, expected at most {}",
+                                         imports_.size() + 1, host_.config.socket.max_requests),
+                             {}});
+  }
   import_bytes_ += import.bytes.size();
   if (import_bytes_ > host_.config.socket.max_import_bytes) {
     import_bytes_ -= import.bytes.size() + imports_[id].size();
@@ -510,7 +543,8 @@ void Session::end() {
   socket_.close(ignored);
   timer_.cancel();
   queue_.clear();
-  for (auto& [id, subscription] : subscriptions_) host_.service.unsubscribe(subscription);
+  for (auto& [id, subscription] : subscriptions_)
+    if (subscription != 0) host_.service.unsubscribe(subscription);
   // What a tune found until now is kept; its cancellation is not waited for here.
   for (auto& [id, tune] : tunes_) {
     if (tune.ticket == 0) continue;

@@ -45,7 +45,6 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Post = std::function<void(std::function<void()>)>;
 
   struct Outgoing {
     protocol::FrameHeader header;
@@ -76,6 +75,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Runs it on the strand, from any thread; not at all when the session has ended.
   void on_strand(std::function<void()> task);
   bool begin_request(std::uint64_t id);
+  bool claim_id(std::uint64_t id);
+  void subscribed(std::uint64_t id, const Result<Service::Subscription>& granted);
 
   void send(std::uint64_t id, const protocol::Message& message);
   void send_reply(std::uint64_t id, std::shared_ptr<const Reply> reply, bool with_images);
@@ -108,8 +109,9 @@ class Session : public std::enable_shared_from_this<Session> {
     std::uint64_t ticket = 0;  ///< 0: a worker is still asking for it
     bool cancelled = false;
   };
-  std::map<std::uint64_t, RunningTune> tunes_;            ///< by request id
-  std::map<std::uint64_t, std::uint64_t> subscriptions_;  ///< request id -> subscription
+  std::map<std::uint64_t, RunningTune> tunes_;  ///< by request id
+  /// Request id -> subscription; 0: a worker is still asking for it.
+  std::map<std::uint64_t, std::uint64_t> subscriptions_;
   std::map<std::uint64_t, std::string> imports_;
   std::size_t import_bytes_ = 0;
 };

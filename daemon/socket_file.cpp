@@ -15,6 +15,9 @@
 namespace tilewright::daemon {
 namespace {
 
+/// How long a daemon that has closed its socket may take to end.
+constexpr std::chrono::seconds kEnding{10};
+
 tl::unexpected<Error> failed(const std::filesystem::path& path, std::string_view what) {
   int error = errno;
   return fail(error == EACCES || error == EPERM ? ErrorCode::kPermission : ErrorCode::kIo,
@@ -46,6 +49,23 @@ Result<void> make_folder(const std::filesystem::path& folder, unsigned mode) {
   return {};
 }
 
+bool somebody_listens(const sockaddr_un& address) {
+  protocol::FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+Result<cache::OwnerLock> take_lock(const std::filesystem::path& path, const sockaddr_un& address) {
+  auto deadline = std::chrono::steady_clock::now() + kEnding;
+  for (;;) {
+    auto lock =
+        cache::OwnerLock::take(path.string() + ".lock", fmt::format("socket {}", path.string()));
+    if (lock || lock.error().code != ErrorCode::kBusy || somebody_listens(address)) return lock;
+    // Its holder is about to serve, or about to end.
+    if (std::chrono::steady_clock::now() > deadline) return lock;
+    usleep(10'000);
+  }
+}
+
 }  // namespace
 
 Result<SocketFile> SocketFile::listen(const SocketConfig& config) {
@@ -60,9 +80,7 @@ Result<SocketFile> SocketFile::listen(const SocketConfig& config) {
   }
   std::memcpy(address.sun_path, path.c_str(), path.native().size());
   TILEWRIGHT_TRY(make_folder(path.parent_path(), config.directory_mode));
-  TILEWRIGHT_ASSIGN_OR_RETURN(
-      file.lock_,
-      cache::OwnerLock::take(path.string() + ".lock", fmt::format("socket {}", path.string())));
+  TILEWRIGHT_ASSIGN_OR_RETURN(file.lock_, take_lock(path, address));
   // The lock is ours, so whatever file is there was left by a daemon that is gone.
   unlink(path.c_str());
   file.socket_ =
@@ -78,8 +96,10 @@ Result<SocketFile> SocketFile::listen(const SocketConfig& config) {
   return file;
 }
 
-SocketFile::~SocketFile() {
-  if (socket_ && !path_.empty()) unlink(path_.c_str());
+void SocketFile::close() {
+  if (!socket_) return;
+  unlink(path_.c_str());
+  socket_ = {};
 }
 
 Result<void> check_peer(int socket, const SocketConfig& config) {

@@ -14,13 +14,15 @@ class SocketFile {
  public:
   /// Makes the folder with config.directory_mode if it is not there. Errors: kPermission when the
   /// folder is somebody else's or writable by others, kBusy with the pid of the daemon that serves
-  /// it, kInvalidArgument (a path that is too long), kIo.
+  /// it, kInvalidArgument (a path that is too long), kIo. A daemon that serves no more and is about
+  /// to end is waited for.
   static Result<SocketFile> listen(const SocketConfig& config);
+  /// No more clients: removes the file. The lock stays until the end.
+  void close();
 
   SocketFile(SocketFile&&) noexcept = default;
   SocketFile& operator=(SocketFile&&) noexcept = default;
-  /// Removes the file.
-  ~SocketFile();
+  ~SocketFile() { close(); }
 
   const std::filesystem::path& path() const { return path_; }
   int descriptor() const { return socket_.get(); }

@@ -37,7 +37,7 @@ class TuningPlanner final : public Planner {
     TILEWRIGHT_ASSIGN_OR_RETURN(search::PartitionSpace space,
                                 search::PartitionSpace::of(*problem.op, templates::families()));
     if (nearest) {
-      auto parts = parts_of(*nearest, space, problem.bindings, device(), spaces_);
+      auto parts = parts_of(*nearest, space);
       auto planned = parts ? compose(problem, space, *parts) : Result<Planned>(fail(parts.error()));
       if (planned) return planned;
       spdlog::info("{}: the nearest entry does not serve: {}", problem.op->name,
@@ -101,6 +101,8 @@ class TuningPlanner final : public Planner {
     Result<search::Composition> narrow = narrow_made.get();
     if (!wide) return fail(std::move(wide.error()));
     if (!narrow) return fail(std::move(narrow.error()));
+    TILEWRIGHT_TRY(check_resources(wide->plan, wide->images, device()));
+    TILEWRIGHT_TRY(check_resources(narrow->plan, narrow->images, device()));
 
     Planned planned;
     for (const search::Part& part : parts) {

@@ -46,7 +46,7 @@ TEST(Crash, WhatWasAcknowledgedSurvivesKillAtRandomPoints) {
     }
     close(pipe_ends[1]);
     int last = 0, number = 0;
-    int until = 20 + int(random() % 300);
+    int until = 20 + int(random() % 150);
     while (last < until && read(pipe_ends[0], &number, sizeof number) == sizeof number)
       last = number;
     kill(child, SIGKILL);
@@ -151,6 +151,31 @@ TEST(Crash, AnotherSchemaIsLeftAloneAndAStoreIsBegunBesideIt) {
   EXPECT_TRUE(fs::exists(folder.path() / "v1-2"));
   auto store = value_of(open_rocks_store({folder.path()}));
   EXPECT_EQ(value_of(store->get(sample_record(1).key)), sample_record(1));
+}
+
+TEST(Crash, ADamagedRecordCostsItselfOnlyAndIsMendedByTheNextUpdate) {
+  TemporaryFolder folder;
+  Record damaged = sample_record(1), whole = sample_record(2);
+  {
+    auto columns = value_of(RocksColumns::open(folder.path()));
+    std::string packed = pack(damaged);
+    packed[100] = char(packed[100] ^ 1);
+    for (const auto& [record, bytes] :
+         {std::pair(damaged, packed), std::pair(whole, pack(whole))}) {
+      ASSERT_TRUE(
+          columns->db().Put({}, columns->records, key_bytes(record.key.problem), bytes).ok());
+    }
+  }
+  auto store = value_of(open_rocks_store({folder.path()}));
+  EXPECT_EQ(value_of(store->get(whole.key)), whole);
+  auto refused = store->get(damaged.key);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
+  must(store->update(damaged.key, [&](Record& fresh) {
+    EXPECT_TRUE(fresh.entries.empty());
+    fresh = damaged;
+  }));
+  EXPECT_EQ(value_of(store->get(damaged.key)), damaged);
 }
 
 TEST(Crash, ARecordOfAnotherVersionIsAMissAndIsOverwritten) {

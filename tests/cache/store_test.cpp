@@ -229,12 +229,12 @@ TEST(RocksStore, ARecordOutlivesItsImages) {
 
 TEST(RocksStore, EvictedBytesLeaveTheDisk) {
   TemporaryFolder folder;
-  auto store = open_store(folder.path(), 4'000'000);
-  for (int i = 0; i < 60; ++i) must(store->put_image(sample_image(i, 1'000'000)));
+  auto store = open_store(folder.path(), 400'000);
+  for (int i = 0; i < 30; ++i) must(store->put_image(sample_image(i, 100'000)));
   std::uintmax_t bytes = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
     if (entry.is_regular_file() && entry.path().extension() != ".log") bytes += entry.file_size();
-  EXPECT_LT(bytes, 16'000'000u);
+  EXPECT_LT(bytes, 1'200'000u);
 }
 
 TEST(RocksStore, AnImageAboveTheCapIsRefused) {
@@ -268,19 +268,19 @@ TEST(RocksStore, DamagedFilesAreAClearErrorAndNeverAWrongRecord) {
   for (std::string which : {".sst", ".blob", "MANIFEST", "CURRENT"}) {
     TemporaryFolder folder;
     {
-      auto store = open_store(folder.path(), 40'000'000);
-      for (int i = 1; i <= 40; ++i) must(store->put(sample_record(i)));
+      auto store = open_store(folder.path(), 800'000);
+      for (int i = 1; i <= 5; ++i) must(store->put(sample_record(i)));
       // Evicting makes it flush, so that there are files to damage.
-      for (int i = 1; i <= 50; ++i) must(store->put_image(sample_image(i, 1'000'000)));
+      for (int i = 1; i <= 10; ++i) must(store->put_image(sample_image(i, 100'000)));
     }
-    { auto again = open_store(folder.path(), 40'000'000); }  // writes the log's rest to tables
+    { auto again = open_store(folder.path(), 800'000); }  // writes the log's rest to tables
     ASSERT_GT(damage(folder.path(), which), 0) << which;
-    auto store = open_rocks_store({folder.path(), 40'000'000});
+    auto store = open_rocks_store({folder.path(), 800'000});
     Error error;
     if (!store) {
       error = store.error();
     } else {
-      for (int i = 1; i <= 50 && error.message.empty(); ++i) {
+      for (int i = 1; i <= 10 && error.message.empty(); ++i) {
         auto image = (*store)->image(sample_digest(i));
         if (!image) error = image.error();
         auto record = (*store)->get(sample_record(i).key);

@@ -91,5 +91,11 @@ TEST_F(StartDaemon, GivesUpInTime) {
             lazy.program.string() + " did not serve at " + socket() + " within 120 ms");
 }
 
+TEST_F(StartDaemon, SaysWhoHoldsTheCacheWhereNoDaemonComes) {
+  DaemonProgram beaten = program("echo 'cache c is in use by process 7' >&2\nexit 1\n");
+  EXPECT_EQ(error(beaten, 1500ms), beaten.program.string() + " did not serve at " + socket() +
+                                       " within 1500 ms: cache c is in use by process 7");
+}
+
 }  // namespace
 }  // namespace tilewright::client

@@ -95,7 +95,7 @@ class Schedule : public ::testing::Test {
 };
 
 TEST_F(Schedule, RunsOneAtATimeByPriorityThenByOrder) {
-  background("first");
+  request("first");
   wait_until_runs("first");
   background("b1");
   background("b2");
@@ -105,7 +105,7 @@ TEST_F(Schedule, RunsOneAtATimeByPriorityThenByOrder) {
   EXPECT_EQ(scheduler_.counts().running, 1u);
   open();
   ASSERT_TRUE(drain());
-  EXPECT_EQ(ran(), "first(1) high(2) low(2) b1(1) b2(1) ");
+  EXPECT_EQ(ran(), "first(2) high(2) low(2) b1(1) b2(1) ");
   EXPECT_EQ(tuned_, "first high low b1 b2 ");
   EXPECT_EQ(scheduler_.counts().finished, 5u);
 }
@@ -126,7 +126,7 @@ TEST_F(Schedule, JoinsEqualTunes) {
 }
 
 TEST_F(Schedule, RefusesWhatIsBeyondTheQueue) {
-  background("running");
+  request("running");
   wait_until_runs("running");
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(background("b" + std::to_string(i)));
   EXPECT_FALSE(background("b4"));
@@ -136,6 +136,21 @@ TEST_F(Schedule, RefusesWhatIsBeyondTheQueue) {
   EXPECT_EQ(scheduler_.counts().waiting, 5u);
   open();
   ASSERT_TRUE(drain());
+}
+
+TEST_F(Schedule, ABackgroundTuneMakesWayAndIsBegunAgain) {
+  background("b");
+  wait_until_runs("b");
+  request("a");
+  wait_until_runs("a");
+  EXPECT_EQ(scheduler_.counts().waiting, 1u);
+  request("c");  // the one that runs is waited for, and stays
+  open();
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(ran(), "b(1) a(2) c(2) b(1) ");
+  EXPECT_EQ(answers(), "a:a c:c ");
+  EXPECT_EQ(scheduler_.counts().finished, 3u);
+  EXPECT_EQ(scheduler_.counts().interrupted, 0u);
 }
 
 TEST_F(Schedule, AFailureIsLeftAloneForAWhile) {

@@ -446,6 +446,22 @@ TEST_F(ServerTest, AnImportBeyondTheLimitIsRefused) {
             "import:1: line is not a JSON object");
 }
 
+TEST_F(ServerTest, AnIdThatStillMeansSomethingIsRefused) {
+  server_.planner.steps = 1000;
+  server_.planner.step_time = 5ms;
+  server_.start();
+  Channel channel = server_.connect();
+  must(channel.send_as(90, protocol::Subscribe{sample_problem(16)}, 5s));
+  EXPECT_EQ(name_of(value_of(channel.receive(5s)).message), "subscribed");
+  must(channel.send_as(90, protocol::Tune{sample_problem(16)}, 5s));
+  auto refused = value_of(channel.receive(5s));
+  EXPECT_EQ(std::get<protocol::Failure>(refused.message).error.message,
+            "id 90 is in use, expected another");
+  call<protocol::Done>(channel, protocol::Unsubscribe{90});
+  must(channel.send_as(90, protocol::Tune{sample_problem(16)}, 5s));
+  EXPECT_EQ(name_of(value_of(channel.receive(5s)).message), "progress");
+}
+
 TEST_F(ServerTest, AShutdownIsAnsweredAndEndsTheServer) {
   server_.start();
   server_.planner.steps = 1000;

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cmath>
+#include <fstream>
 #include <thread>
 
 #include "client/client.h"
@@ -40,6 +41,12 @@ class ServeTest : public ::testing::Test {
     options.virtual_device = "l4";
     driver_ = value_of(jit::Driver::open(options));
     context_.emplace(value_of(jit::Context::create(driver_, 0)));
+    // As shipped, but for background tunes, which the tests would wait for.
+    std::ofstream(folder_.path() / "config.yaml") << "tune: {background: false}\n";
+    std::ofstream(options().daemon)
+        << "#!/bin/sh\nexec " TILEWRIGHT_BINARY_DIR "/bin/tilewrightd --config "
+        << (folder_.path() / "config.yaml").string() << " \"$@\"\n";
+    std::filesystem::permissions(options().daemon, std::filesystem::perms::owner_all);
   }
   ~ServeTest() override { shut_down(); }
 
@@ -48,7 +55,7 @@ class ServeTest : public ::testing::Test {
     options.socket = (folder_.path() / "run" / "daemon.sock").string();
     options.cache = (folder_.path() / "cache").string();
     options.device = "virtual:l4";
-    options.daemon = std::string(TILEWRIGHT_BINARY_DIR) + "/bin/tilewrightd";
+    options.daemon = (folder_.path() / "daemon.sh").string();
     return options;
   }
   /// Whether there was one.
