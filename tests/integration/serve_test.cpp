@@ -36,10 +36,10 @@ constexpr int kColumns = 96;
 class ServeTest : public ::testing::Test {
  protected:
   ServeTest() {
-    jit::DriverOptions options;
-    options.kind = jit::DriverKind::kVirtual;
-    options.virtual_device = "l4";
-    driver_ = value_of(jit::Driver::open(options));
+    jit::DriverOptions device;
+    device.kind = jit::DriverKind::kVirtual;
+    device.virtual_device = "l4";
+    driver_ = value_of(jit::Driver::open(device));
     context_.emplace(value_of(jit::Context::create(driver_, 0)));
     // As shipped, but for background tunes, which the tests would wait for.
     std::ofstream(folder_.path() / "config.yaml") << "tune: {background: false}\n";
