@@ -33,7 +33,7 @@ struct Server::State {
         file(std::move(file)),
         io(config.io_threads),
         workers(std::size_t(config.worker_threads)),
-        acceptor(io),
+        acceptor(asio::make_strand(io)),
         host{config, service, workers, [this] { stop(); }} {}
 
   asio::awaitable<void> accept();
@@ -45,7 +45,7 @@ struct Server::State {
   SocketFile file;
   asio::io_context io;
   asio::thread_pool workers;
-  Unix::acceptor acceptor;
+  Unix::acceptor acceptor;  ///< on a strand of its own, as accept() and the beginning of stop()
   SessionHost host;
   std::mutex mutex;  ///< guards what follows
   std::set<std::shared_ptr<Session>> sessions;
@@ -71,7 +71,7 @@ const std::filesystem::path& Server::socket() const { return state_->file.path()
 void Server::stop() { state_->stop(); }
 
 void Server::State::stop() {
-  asio::post(io, [this] {
+  asio::post(acceptor.get_executor(), [this] {
     boost::system::error_code ignored;
     acceptor.close(ignored);
     file.close();
@@ -106,7 +106,7 @@ asio::awaitable<void> Server::State::accept() {
     if (error) {
       // Out of descriptors, or a client that left at once: others may still be served.
       spdlog::error("accept: {}", error.message());
-      asio::steady_timer pause(io, std::chrono::milliseconds(100));
+      asio::steady_timer pause(acceptor.get_executor(), std::chrono::milliseconds(100));
       co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
       continue;
     }
@@ -152,7 +152,7 @@ void Server::run(bool signals) {
     });
   }
   auto body = [this]() -> asio::awaitable<void> { return state_->accept(); };
-  asio::co_spawn(state_->io, body, asio::detached);
+  asio::co_spawn(state_->acceptor.get_executor(), body, asio::detached);
   std::vector<std::thread> threads;
   for (int i = 1; i < state_->config.io_threads; ++i)
     threads.emplace_back([this] { state_->io.run(); });

@@ -25,7 +25,10 @@ class FakePlanner : public Planner {
     ++fallbacks;
     wait_at_gate();
     if (fallback_error) return fail(*fallback_error);
-    last_nearest = nearest ? nearest->groups : std::vector<std::string>();
+    {
+      std::lock_guard lock(mutex_);
+      last_nearest = nearest ? nearest->groups : std::vector<std::string>();
+    }
     return planned(problem, 1, nearest ? nearest->groups[0] : "pointwise safe");
   }
 
@@ -33,7 +36,10 @@ class FakePlanner : public Planner {
                            const std::function<void(const TuneStep&)>& progress,
                            std::stop_token stop) override {
     ++tunes;
-    last_settings = settings;
+    {
+      std::lock_guard lock(mutex_);
+      last_settings = settings;
+    }
     TuneOutcome outcome;
     for (int step = 1; step <= steps; ++step) {
       progress({step, steps, 0.1 * step, 0.1 * (steps - step), 10.0, "pointwise threads=128"});
