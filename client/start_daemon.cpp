@@ -22,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr auto kBeaten = std::chrono::seconds(10);
+constexpr auto kReap = std::chrono::seconds(2);
 
 std::string read_all(int file) {
   std::string text(8192, '\0');
@@ -83,13 +84,18 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
   TILEWRIGHT_ASSIGN_OR_RETURN(pid_t child, spawn(program, path, log.get()));
   bool running = true;
   std::string said;
+  bool reachable = false;
+  Clock::time_point reap_until{};
   for (;;) {
-    channel = protocol::Channel::connect(program.socket, client, timeout);
-    bool reachable = channel || channel.error().code != ErrorCode::kNotFound;
+    if (!reachable) {
+      channel = protocol::Channel::connect(program.socket, client, timeout);
+      reachable = channel || channel.error().code != ErrorCode::kNotFound;
+      reap_until = Clock::now() + kReap;
+    }
     if (running) {
       int status = 0;
       // The host process may have reaped it already (ECHILD).
-      pid_t ended = waitpid(child, &status, reachable ? 0 : WNOHANG);
+      pid_t ended = waitpid(child, &status, WNOHANG);
       running = ended == 0;
       bool failed = ended == child && !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
       if (failed) said = read_all(log.get());
@@ -102,7 +108,14 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
                                                 said.empty() ? "it said nothing" : said));
       }
     }
-    if (reachable) return channel;
+    if (reachable) {
+      // It goes into the background, or sees that another was first: not left behind unreaped.
+      if (running && Clock::now() < reap_until) {
+        std::this_thread::sleep_for(kPause);
+        continue;
+      }
+      return channel;
+    }
     if (Clock::now() > deadline) {
       return fail(ErrorCode::kHang, fmt::format("{} did not serve at {} within {} ms{}{}",
                                                 path.string(), program.socket.string(),

@@ -34,6 +34,8 @@ Result<void> set_up_log(const Config& config) {
 
 Result<void> run(const Config& config,
                  const std::function<void(const std::filesystem::path& socket)>& ready) {
+  // First, so that of several daemons that start at once the others end at once.
+  TILEWRIGHT_ASSIGN_OR_RETURN(SocketFile socket, SocketFile::reserve(config.socket));
   cache::RocksOptions options;
   options.folder = config.cache.folder.empty() ? jit::default_cache_folder() : config.cache.folder;
   options.cap_bytes = config.cache.cap_bytes;
@@ -42,7 +44,7 @@ Result<void> run(const Config& config,
   TILEWRIGHT_ASSIGN_OR_RETURN(auto planner, start_planner(config, *store));
   Service service(config, *store, *planner);
   // Last, so that whoever can connect is served.
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto server, Server::open(config, service));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto server, Server::open(config, service, std::move(socket)));
   const jit::DeviceInfo& device = planner->device();
   spdlog::info("serving {}{} at {}", device.name, device.virtual_gpu ? " (modelled times)" : "",
                server->socket().string());

@@ -55,8 +55,9 @@ struct Server::State {
 Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Server::~Server() = default;
 
-Result<std::unique_ptr<Server>> Server::open(const Config& config, Service& service) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(SocketFile file, SocketFile::listen(config.socket));
+Result<std::unique_ptr<Server>> Server::open(const Config& config, Service& service,
+                                             SocketFile file) {
+  TILEWRIGHT_TRY(file.listen());
   auto state = std::make_unique<State>(config, service, std::move(file));
   // The acceptor owns a descriptor of its own, so that closing it leaves the file to SocketFile.
   int descriptor = fcntl(state->file.descriptor(), F_DUPFD_CLOEXEC, 0);

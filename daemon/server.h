@@ -6,14 +6,16 @@
 
 #include "daemon/config.h"
 #include "daemon/service.h"
+#include "daemon/socket_file.h"
 
 namespace tilewright::daemon {
 
 class Server {
  public:
-  /// Listens; nothing is accepted before run(). `config` and `service` outlive it. Errors: as of
-  /// SocketFile::listen.
-  static Result<std::unique_ptr<Server>> open(const Config& config, Service& service);
+  /// Listens at `file`; nothing is accepted before run(). `config` and `service` outlive it.
+  /// Errors: as of SocketFile.
+  static Result<std::unique_ptr<Server>> open(const Config& config, Service& service,
+                                              SocketFile file);
   ~Server();
 
   const std::filesystem::path& socket() const;

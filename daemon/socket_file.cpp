@@ -49,6 +49,18 @@ Result<void> make_folder(const std::filesystem::path& folder, unsigned mode) {
   return {};
 }
 
+Result<sockaddr_un> address_of(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof address.sun_path) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("socket path has {} bytes, expected at most {}: {}",
+                            path.native().size(), sizeof address.sun_path - 1, path.string()));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.native().size());
+  return address;
+}
+
 bool somebody_listens(const sockaddr_un& address) {
   protocol::FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
@@ -68,32 +80,29 @@ Result<cache::OwnerLock> take_lock(const std::filesystem::path& path, const sock
 
 }  // namespace
 
-Result<SocketFile> SocketFile::listen(const SocketConfig& config) {
+Result<SocketFile> SocketFile::reserve(const SocketConfig& config) {
   SocketFile file;
-  std::filesystem::path path = config.path.empty() ? protocol::default_socket() : config.path;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.native().size() >= sizeof address.sun_path) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("socket path has {} bytes, expected at most {}: {}",
-                            path.native().size(), sizeof address.sun_path - 1, path.string()));
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.native().size());
-  TILEWRIGHT_TRY(make_folder(path.parent_path(), config.directory_mode));
-  TILEWRIGHT_ASSIGN_OR_RETURN(file.lock_, take_lock(path, address));
-  // The lock is ours, so whatever file is there was left by a daemon that is gone.
-  unlink(path.c_str());
-  file.socket_ =
-      protocol::FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!file.socket_) return failed(path, "socket");
-  if (bind(file.socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-    return failed(path, "bind");
-  file.path_ = path;
-  // The folder and the peer's credentials decide who may connect.
-  if (chmod(path.c_str(), config.allowed_uids.empty() ? 0600 : 0666) != 0)
-    return failed(path, "chmod");
-  if (::listen(file.socket_.get(), 128) != 0) return failed(path, "listen");
+  file.path_ = config.path.empty() ? protocol::default_socket() : config.path;
+  file.mode_ = config.allowed_uids.empty() ? 0600 : 0666;
+  TILEWRIGHT_ASSIGN_OR_RETURN(sockaddr_un address, address_of(file.path_));
+  TILEWRIGHT_TRY(make_folder(file.path_.parent_path(), config.directory_mode));
+  TILEWRIGHT_ASSIGN_OR_RETURN(file.lock_, take_lock(file.path_, address));
   return file;
+}
+
+Result<void> SocketFile::listen() {
+  TILEWRIGHT_ASSIGN_OR_RETURN(sockaddr_un address, address_of(path_));
+  // The lock is ours, so whatever file is there was left by a daemon that is gone.
+  unlink(path_.c_str());
+  protocol::FileDescriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!made) return failed(path_, "socket");
+  if (bind(made.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return failed(path_, "bind");
+  socket_ = std::move(made);
+  // The folder and the peer's credentials decide who may connect.
+  if (chmod(path_.c_str(), mode_) != 0) return failed(path_, "chmod");
+  if (::listen(socket_.get(), 128) != 0) return failed(path_, "listen");
+  return {};
 }
 
 void SocketFile::close() {

@@ -12,11 +12,13 @@ namespace tilewright::daemon {
 
 class SocketFile {
  public:
-  /// Makes the folder with config.directory_mode if it is not there. Errors: kPermission when the
-  /// folder is somebody else's or writable by others, kBusy with the pid of the daemon that serves
-  /// it, kInvalidArgument (a path that is too long), kIo. A daemon that serves no more and is about
-  /// to end is waited for.
-  static Result<SocketFile> listen(const SocketConfig& config);
+  /// Takes the lock: no other daemon will serve there. Makes the folder with config.directory_mode if
+  /// it is not there. Errors: kPermission when the folder is somebody else's or writable by others,
+  /// kBusy with the pid of the daemon that serves it, kInvalidArgument (a path that is too long),
+  /// kIo. A daemon that serves no more and is about to end is waited for.
+  static Result<SocketFile> reserve(const SocketConfig& config);
+  /// From here on, clients can connect; they wait until they are accepted.
+  Result<void> listen();
   /// No more clients: removes the file. The lock stays until the end.
   void close();
 
@@ -30,6 +32,7 @@ class SocketFile {
  private:
   SocketFile() = default;
   std::filesystem::path path_;
+  unsigned mode_ = 0600;
   cache::OwnerLock lock_;
   protocol::FileDescriptor socket_;
 };

@@ -21,7 +21,8 @@ class BasicRunningServer {
   /// After `config` has been changed as the test needs.
   void start() {
     service = std::make_unique<Service>(config, *store, planner);
-    server = cache::testing::value_of(Server::open(config, *service));
+    server = cache::testing::value_of(Server::open(
+        config, *service, cache::testing::value_of(SocketFile::reserve(config.socket))));
     thread = std::thread([this] { server->run(/*signals=*/false); });
   }
   void stop() {

@@ -481,7 +481,7 @@ TEST_F(ServerTest, AShutdownIsAnsweredAndEndsTheServer) {
 
 TEST_F(ServerTest, TwoDaemonsDoNotShareASocket) {
   server_.start();
-  auto second = SocketFile::listen(server_.config.socket);
+  auto second = SocketFile::reserve(server_.config.socket);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kBusy);
   EXPECT_EQ(second.error().message, "socket " + server_.config.socket.path.string() +
@@ -498,7 +498,7 @@ TEST_F(ServerTest, OfManyThatStartAtOnceOneListens) {
   std::vector<SocketFile> files;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      auto file = SocketFile::listen(server_.config.socket);
+      auto file = SocketFile::reserve(server_.config.socket);
       if (!file) {
         busy += file.error().code == ErrorCode::kBusy;
         return;
@@ -516,7 +516,8 @@ TEST_F(ServerTest, OfManyThatStartAtOnceOneListens) {
 TEST_F(ServerTest, ASocketLeftByADeadDaemonIsReplaced) {
   pid_t child = fork();
   if (child == 0) {
-    auto file = SocketFile::listen(server_.config.socket);
+    auto file = SocketFile::reserve(server_.config.socket);
+    if (file) (void)file->listen().has_value();
     kill(getpid(), SIGKILL);
   }
   waitpid(child, nullptr, 0);
@@ -540,10 +541,10 @@ TEST_F(ServerTest, TheFolderIsTheUsersOwn) {
   open.path = server_.folder.path() / "open" / "daemon.sock";
   std::filesystem::create_directory(open.path.parent_path());
   chmod(open.path.parent_path().c_str(), 0777);
-  EXPECT_EQ(SocketFile::listen(open).error().message,
+  EXPECT_EQ(SocketFile::reserve(open).error().message,
             open.path.parent_path().string() + ": has mode 0777, expected 0700");
   open.path = server_.folder.path() / std::string(200, 'x');
-  EXPECT_EQ(SocketFile::listen(open).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(SocketFile::reserve(open).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(ServerTest, AnotherUserIsRefusedUnlessAllowed) {
