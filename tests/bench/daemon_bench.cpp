@@ -1,14 +1,21 @@
 // A get of a known plan through the daemon, as a ratio to a raw echo over a Unix socket of the same
 // bytes in the same run.
 //
-//   get/C/I     C clients at once, each with one request in flight; I: with a 40 KB image, which
-//               comes as a memory file and is read
-//   echo/C/I    the same request and reply bytes, the image's in the stream, over a server that
-//               does nothing but that (one thread, epoll)
+//   get/C/I/P   C clients at once, each with one request in flight; I: with a 40 KB image, which
+//               comes as a memory file and is read; P: where threads run
+//   echo        the same request and reply bytes, the image's in the stream, over a server that does
+//               nothing but that (one thread, epoll), placed alike
+//
+// P is 0: wherever the kernel puts them; 1: clients and server on one core; 2: clients on one, the
+// server on another. Of one client the kernel makes either 1 or 2, by chance for a whole run, and a
+// core that has to be woken costs several times the work, of the echo as of the daemon: only equal
+// placements compare.
 //
 // p50_us and p99_us are of single requests; p50_ratio and p99_ratio are to the echo that was measured
-// in turns with it. The server and its clients share this host's cores.
+// in turns with it.
 #include <benchmark/benchmark.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,6 +36,16 @@ using cache::testing::value_of;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kImageBytes = 40'000;
+
+enum class Placement { kAny, kOneCore, kTwoCores };
+
+void pin(pthread_t thread, Placement placement, bool server) {
+  if (placement == Placement::kAny) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(server && placement == Placement::kTwoCores ? 1 : 0, &cores);
+  pthread_setaffinity_np(thread, sizeof cores, &cores);
+}
 
 void read_exactly(int socket, char* data, std::size_t bytes) {
   while (bytes > 0) {
@@ -51,7 +68,7 @@ void write_all(int socket, const char* data, std::size_t bytes) {
 /// Answers every `request` bytes of a connection with `reply` bytes.
 class EchoServer {
  public:
-  EchoServer(int clients, std::size_t request, std::size_t reply)
+  EchoServer(int clients, std::size_t request, std::size_t reply, Placement placement)
       : request_(request), reply_(reply, 'x'), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     for (int i = 0; i < clients; ++i) {
       int ends[2];
@@ -65,6 +82,7 @@ class EchoServer {
       epoll_ctl(epoll_, EPOLL_CTL_ADD, ends[0], &event);
     }
     thread_ = std::thread([this] { serve(); });
+    pin(thread_.native_handle(), placement, true);
   }
   ~EchoServer() {
     for (int client : clients_) close(client);
@@ -118,11 +136,12 @@ double quantile(Latencies& latencies, double q) {
 
 /// `count` calls of `request(client)` by each of `clients` threads.
 template <typename Request>
-void measure(int clients, int count, Latencies& all, const Request& request) {
+void measure(int clients, int count, Placement placement, Latencies& all, const Request& request) {
   std::vector<Latencies> each{std::size_t(clients)};
   std::vector<std::thread> threads;
   for (int client = 0; client < clients; ++client) {
     threads.emplace_back([&, client] {
+      pin(pthread_self(), placement, false);
       for (int i = 0; i < count; ++i) {
         auto begin = Clock::now();
         request(client);
@@ -137,12 +156,13 @@ void measure(int clients, int count, Latencies& all, const Request& request) {
 
 class Daemon {
  public:
-  Daemon() {
+  explicit Daemon(Placement placement) {
     server_.config.tune.background = false;
     server_.config.io_threads = 1;  // as configs/daemon/default.yaml has it
     server_.planner.image_bytes = kImageBytes / 2;
     server_.planner.served.virtual_gpu = true;  // the PTX is what is sent
     server_.start();
+    pin(server_.thread.native_handle(), placement, true);
   }
   protocol::Channel connect() { return server_.connect(); }
 
@@ -153,14 +173,15 @@ class Daemon {
 void get(benchmark::State& state) {
   const int clients = int(state.range(0));
   const bool image = state.range(1) != 0;
-  Daemon daemon;
+  const auto placement = Placement(state.range(2));
+  Daemon daemon(placement);
   protocol::Get get{testing::sample_problem(16), image, {}};
   std::vector<protocol::Channel> channels;
   for (int i = 0; i < clients; ++i) channels.push_back(daemon.connect());
   auto first = value_of(channels[0].call(get, 10s));
   const auto& plan = std::get<protocol::Plan>(first.message);
   std::size_t reply = protocol::encode(1, first.message).size() + plan.image_bytes;
-  EchoServer echo(clients, protocol::encode(1, get).size(), reply);
+  EchoServer echo(clients, protocol::encode(1, get).size(), reply, placement);
 
   std::vector<std::vector<char>> buffers(std::size_t(clients),
                                          std::vector<char>(reply + kImageBytes));
@@ -180,13 +201,13 @@ void get(benchmark::State& state) {
   // In turns, so that whatever else this host does meets both.
   const int count = std::max(50, 2000 / clients);
   Latencies daemon_us, echo_us;
-  measure(clients, count, daemon_us, ask_daemon);
-  measure(clients, count, echo_us, ask_echo);
+  measure(clients, count, placement, daemon_us, ask_daemon);
+  measure(clients, count, placement, echo_us, ask_echo);
   daemon_us.clear();
   echo_us.clear();
   for (auto _ : state) {
-    measure(clients, count, daemon_us, ask_daemon);
-    measure(clients, count, echo_us, ask_echo);
+    measure(clients, count, placement, daemon_us, ask_daemon);
+    measure(clients, count, placement, echo_us, ask_echo);
   }
   state.counters["p50_us"] = quantile(daemon_us, 0.5);
   state.counters["p99_us"] = quantile(daemon_us, 0.99);
@@ -197,8 +218,9 @@ void get(benchmark::State& state) {
   state.counters["reply_bytes"] = double(reply);
 }
 BENCHMARK(get)
-    ->ArgNames({"clients", "image"})
-    ->ArgsProduct({{1, 64}, {0, 1}})
+    ->ArgNames({"clients", "image", "placement"})
+    ->ArgsProduct({{1}, {0, 1}, {0, 1, 2}})
+    ->ArgsProduct({{64}, {0, 1}, {0}})
     ->Iterations(10)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
