@@ -52,6 +52,7 @@ Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string
     return fail(ErrorCode::kBusy, fmt::format("{} is in use by process {}", what,
                                               holder.empty() ? "unknown" : holder));
   }
+  lock.held_ = true;
   std::string self = fmt::format("{}\n", getpid());
   if (ftruncate(lock.file_, 0) != 0 ||
       pwrite(lock.file_, self.data(), self.size(), 0) != ssize_t(self.size())) {
@@ -61,17 +62,19 @@ Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string
   return lock;
 }
 
-OwnerLock::OwnerLock(OwnerLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+OwnerLock::OwnerLock(OwnerLock&& other) noexcept
+    : file_(std::exchange(other.file_, -1)), held_(other.held_) {}
 
 OwnerLock& OwnerLock::operator=(OwnerLock&& other) noexcept {
   std::swap(file_, other.file_);
+  std::swap(held_, other.held_);
   return *this;
 }
 
 OwnerLock::~OwnerLock() {
   if (file_ < 0) return;
   // Emptied while still held, so that the next holder's pid is never taken for ours.
-  (void)!ftruncate(file_, 0);
+  if (held_) (void)!ftruncate(file_, 0);
   close(file_);
 }
 

@@ -24,6 +24,7 @@ class OwnerLock {
 
  private:
   int file_ = -1;
+  bool held_ = false;
 };
 
 }  // namespace tilewright::cache

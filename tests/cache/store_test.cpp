@@ -158,11 +158,19 @@ TEST(RocksStore, KeepsEverythingOverARestart) {
 TEST(RocksStore, ASecondOwnerIsToldWhoTheFirstIs) {
   TemporaryFolder folder;
   auto first = open_store(folder.path());
-  auto second = open_rocks_store({folder.path()});
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().code, ErrorCode::kBusy);
-  EXPECT_EQ(second.error().message, "cache " + folder.path().string() + " is in use by process " +
-                                        std::to_string(getpid()));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    auto second = open_rocks_store({folder.path()});
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, ErrorCode::kBusy);
+    EXPECT_EQ(second.error().message, "cache " + folder.path().string() + " is in use by process " +
+                                          std::to_string(getpid()));
+  }
+  std::thread ending([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    first.reset();
+  });
+  EXPECT_TRUE(open_rocks_store({folder.path(), 1 << 30, std::chrono::seconds(10)}));
+  ending.join();
   first.reset();
   EXPECT_TRUE(open_rocks_store({folder.path()}));
 }

@@ -504,6 +504,7 @@ TEST_F(ServerTest, OfManyThatStartAtOnceOneListens) {
         return;
       }
       ++won;
+      must(file->listen());
       std::lock_guard lock(mutex);
       files.push_back(std::move(*file));
     });
