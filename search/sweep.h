@@ -36,9 +36,16 @@ struct SweepProblem {
   Digest digest;
 };
 
-/// In the order of the arguments: models, then tp, then operators, then tokens.
-/// Errors: kInvalidArgument with file and line, e.g. for a size that tp does not divide.
-Result<std::vector<SweepProblem>> plan_sweep(const SweepOptions& options);
+struct SweepPlan {
+  /// In the order of the arguments: models, then tp, then operators, then tokens.
+  std::vector<SweepProblem> problems;
+  /// Models that cannot be served at a degree, and why: "FILE:LINE: num_attention_heads is 12,
+  /// expected a multiple of tp 8".
+  std::vector<std::string> left_out;
+};
+
+/// Errors: kInvalidArgument with file and line; so is a plan from which all models are left out.
+Result<SweepPlan> plan_sweep(const SweepOptions& options);
 
 struct SweepItem {
   std::string title;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/cache_access.h"
+#include "client/cli/print_json.h"
 #include "client/cli/progress.h"
 #include "client/cli/session.h"
 #include "client/cli/validators.h"
@@ -31,6 +32,22 @@ Result<jit::DeviceInfo> target_device(const Session& session) {
   return driver->device(choice.ordinal);
 }
 
+void print(const std::string& title, const search::BundleCandidates& made) {
+  std::cout << fmt::format("{}: {} trials, {} images\n", title, made.trials.size(), made.images);
+  for (const auto& [id, error] : made.failed)
+    std::cerr << fmt::format("{}: {}: {}\n", id, to_string(error.code), error.message);
+}
+
+nlohmann::json to_json(const std::string& title, const search::BundleCandidates& made) {
+  nlohmann::json failed = nlohmann::json::array();
+  for (const auto& [id, error] : made.failed)
+    failed.push_back({{"id", id}, {"error", to_string(error.code)}, {"message", error.message}});
+  return {{"problem", title},
+          {"trials", made.trials.size()},
+          {"images", made.images},
+          {"failed", std::move(failed)}};
+}
+
 Result<void> make(Session& session, const MakeFlags& flags) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto device, target_device(session));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto headers, session.headers());
@@ -40,6 +57,7 @@ Result<void> make(Session& session, const MakeFlags& flags) {
   info.nvrtc_version = compiler->nvrtc_version();
   info.generator = templates::generator_digest(headers).hex();
   std::vector<search::BundleTrial> trials;
+  nlohmann::json problems = nlohmann::json::array();
   std::size_t failed = 0;
   for (const auto& file : flags.files) {
     TILEWRIGHT_ASSIGN_OR_RETURN(auto problem, session.problem(file, flags.shape, flags.model));
@@ -53,16 +71,24 @@ Result<void> make(Session& session, const MakeFlags& flags) {
     request.tune.generator = templates::generator_digest(headers);
     request.tune.nvrtc_version = compiler->nvrtc_version();
     TILEWRIGHT_ASSIGN_OR_RETURN(auto made, search::make_candidates(request, device, *compiler));
-    std::cout << fmt::format("{}: {} trials, {} images\n", problem.title, made.trials.size(),
-                             made.images);
-    for (const auto& [id, error] : made.failed)
-      std::cerr << fmt::format("{}: {}: {}\n", id, to_string(error.code), error.message);
+    if (session.options.json)
+      problems.push_back(to_json(problem.title, made));
+    else
+      print(problem.title, made);
     failed += made.failed.size();
     std::move(made.trials.begin(), made.trials.end(), std::back_inserter(trials));
   }
   TILEWRIGHT_TRY(search::write_bundle(flags.folder, info, trials));
-  std::cout << fmt::format("{}: {} trials for {}, {} candidates did not compile\n",
-                           flags.folder.string(), trials.size(), info.architecture.name(), failed);
+  if (session.options.json)
+    print_json({{"folder", flags.folder.string()},
+                {"architecture", info.architecture.name()},
+                {"trials", trials.size()},
+                {"failed", failed},
+                {"problems", std::move(problems)}});
+  else
+    std::cout << fmt::format("{}: {} trials for {}, {} candidates did not compile\n",
+                             flags.folder.string(), trials.size(), info.architecture.name(),
+                             failed);
   return {};
 }
 
@@ -98,6 +124,16 @@ Result<void> run(Session& session, const RunFlags& flags) {
     };
     TILEWRIGHT_ASSIGN_OR_RETURN(summary, search::run_bundle(bundle, *measurer, options));
   }
+  if (session.options.json) {
+    print_json({{"journal", options.journal.string()},
+                {"trials", summary.total},
+                {"known_before", summary.earlier},
+                {"run", summary.run},
+                {"failed", summary.failed},
+                {"crashed", summary.crashed},
+                {"seconds", summary.seconds}});
+    return {};
+  }
   std::cout << fmt::format("{} trials: {} known before, {} run, {} failed, {} crashed, in {}: {}\n",
                            summary.total, summary.earlier, summary.run, summary.failed,
                            summary.crashed.size(), duration_text(summary.seconds),
@@ -111,7 +147,11 @@ Result<void> import(Session& session, const RunFlags& flags) {
   // Trials are kept by the owner of the store alone.
   TILEWRIGHT_ASSIGN_OR_RETURN(auto store, session.store());
   TILEWRIGHT_ASSIGN_OR_RETURN(auto count, search::import_results(*store, results));
-  std::cout << fmt::format("{} trials imported: a tune of the same problems recalls them\n", count);
+  if (session.options.json)
+    print_json({{"journal", journal_of(flags).string()}, {"imported", count}});
+  else
+    std::cout << fmt::format("{} trials imported: a tune of the same problems recalls them\n",
+                             count);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/cache_access.h"
+#include "client/cli/print_json.h"
 #include "client/cli/session.h"
 
 namespace tilewright::cli {
@@ -54,7 +55,7 @@ Result<void> list(Session& session, const std::string& prefix) {
   if (session.options.json) {
     nlohmann::json array = nlohmann::json::array();
     for (const auto& record : found) array.push_back(nlohmann::json::parse(to_json(record)));
-    std::cout << array.dump() << "\n";
+    print_json(array);
     return {};
   }
   for (const auto& record : found) print_record(record);
@@ -66,14 +67,12 @@ Result<void> statistics(Session& session) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto cache, CacheAccess::for_reading(session));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache.store().statistics());
   if (session.options.json)
-    std::cout << nlohmann::json{{"records", count.records},
-                                {"images", count.images},
-                                {"trials", count.trials},
-                                {"bytes", count.bytes},
-                                {"cap_bytes", count.cap_bytes},
-                                {"evicted_images", count.evicted_images}}
-                     .dump()
-              << "\n";
+    print_json({{"records", count.records},
+                {"images", count.images},
+                {"trials", count.trials},
+                {"bytes", count.bytes},
+                {"cap_bytes", count.cap_bytes},
+                {"evicted_images", count.evicted_images}});
   else
     std::cout << fmt::format("{} records, {} images, {} trials, {:.1f} of {:.1f} MiB, {} evicted\n",
                              count.records, count.images, count.trials, count.bytes / 1048576.0,
@@ -81,7 +80,21 @@ Result<void> statistics(Session& session) {
   return {};
 }
 
+void print_lines(const Session& session, std::size_t count, const char* where,
+                 const std::string& file) {
+  if (session.options.json)
+    print_json({{"lines", count}, {"file", file}});
+  else
+    std::cout << count << " lines " << where << " " << file << "\n";
+}
+
 Result<void> export_to(Session& session, const std::string& file) {
+  if (file == "-" && session.options.json)
+    return fail(session.usage(
+        {ErrorCode::kInvalidArgument,
+         "export was given - and --json, expected a file: what goes to standard output is many "
+         "JSON lines, not one value",
+         {}}));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto access, CacheAccess::for_reading(session));
   if (file == "-") {
     TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache::export_lines(access.store(), std::cout));
@@ -92,7 +105,7 @@ Result<void> export_to(Session& session, const std::string& file) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache::export_lines(access.store(), out));
   out.close();
   if (!out) return fail(ErrorCode::kIo, "cannot write " + file);
-  std::cout << count << " lines in " << file << "\n";
+  print_lines(session, count, "in", file);
   return {};
 }
 
@@ -102,7 +115,7 @@ Result<void> import_from(Session& session, const std::string& file) {
   if (!in) return fail(ErrorCode::kNotFound, "cannot read " + file);
   TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache::import_lines(cache.store(), in, file));
   TILEWRIGHT_TRY(cache.commit());
-  std::cout << count << " lines from " << file << "\n";
+  print_lines(session, count, "from", file);
   return {};
 }
 

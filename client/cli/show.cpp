@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/print_json.h"
 #include "client/cli/session.h"
 #include "client/cli/validators.h"
 #include "search/partition.h"
@@ -54,7 +55,7 @@ Result<void> show(Session& session, const ShowOptions& options) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto space,
                               search::PartitionSpace::of(*problem.op, templates::families()));
   if (session.options.json) {
-    std::cout << to_json(problem, space, options.partitions).dump() << "\n";
+    print_json(to_json(problem, space, options.partitions));
     return {};
   }
   bool bound = problem.bindings.size() == problem.op->dimensions.size();

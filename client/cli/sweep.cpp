@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
+#include "client/cli/print_json.h"
 #include "client/cli/progress.h"
 #include "client/cli/tuning.h"
 
@@ -18,17 +20,33 @@ struct SweepFlags {
   bool dry_run = false;
 };
 
+void print_plan(const Session& session, const search::SweepPlan& plan) {
+  if (session.options.json) {
+    nlohmann::json problems = nlohmann::json::array();
+    for (const auto& problem : plan.problems)
+      problems.push_back({{"title", problem.title},
+                          {"model", problem.model},
+                          {"operator", problem.op->name},
+                          {"digest", templates::digest(*problem.op).hex()},
+                          {"shape", problem.bindings}});
+    return print_json({{"problems", std::move(problems)}, {"left_out", plan.left_out}});
+  }
+  for (const auto& problem : plan.problems) std::cout << problem.title << "\n";
+  for (const auto& reason : plan.left_out) std::cerr << "left out: " << reason << "\n";
+}
+
 Result<void> sweep(Session& session, SweepFlags flags) {
   Interrupt interrupt;
   if (flags.sweep.operators.empty()) flags.sweep.operators = session.configs_folder() / "operators";
   if (flags.dry_run) {
-    TILEWRIGHT_ASSIGN_OR_RETURN(auto problems, search::plan_sweep(flags.sweep));
-    for (const auto& problem : problems) std::cout << problem.title << "\n";
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto plan, search::plan_sweep(flags.sweep));
+    print_plan(session, plan);
     return {};
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(auto tuning, Tuning::start(session, flags.flags));
   flags.sweep.conditions = tuning.conditions();
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto problems, search::plan_sweep(flags.sweep));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto plan, search::plan_sweep(flags.sweep));
+  for (const auto& reason : plan.left_out) std::cerr << "left out: " << reason << "\n";
   ProgressLine line;
   search::SweepHooks hooks;
   search::SweepProgress at;
@@ -46,7 +64,7 @@ Result<void> sweep(Session& session, SweepFlags flags) {
   };
   if (flags.manifest.empty()) flags.manifest = session.cache_folder() / "sweep.manifest";
   TILEWRIGHT_ASSIGN_OR_RETURN(
-      auto report, search::run_sweep(problems, flags.manifest, hooks, interrupt.token()));
+      auto report, search::run_sweep(plan.problems, flags.manifest, hooks, interrupt.token()));
   std::cout << (session.options.json ? search::to_json_text(report) + "\n"
                                      : search::to_text(report));
   for (const auto& item : report.items)

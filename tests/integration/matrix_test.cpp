@@ -65,6 +65,7 @@ const Overrides kFixedProduct = {{"N", "192"}, {"K", "96"}};
 const Overrides kAnyRow = {{"N", "dynamic"}};
 
 const std::vector<MatrixCase> kCases = {
+    {"linear", {}, "simt_gemm", kAnyProduct, kFixedProduct, kProducts, kFixedProducts},
     {"mlp_up", {}, "simt_gemm", kAnyProduct, kFixedProduct, kProducts, kFixedProducts},
     {"swiglu", {}, "simt_gemm", kAnyProduct, kFixedProduct, kProducts, kFixedProducts},
     {"attn_out", {0, 1}, "simt_gemm", kAnyProduct, kFixedProduct, kProducts, kFixedProducts},
@@ -300,6 +301,7 @@ struct ModelCase {
 };
 
 const ModelCase kModels[] = {
+    {"linear", {}, "simt_gemm", {{"N", "3072"}, {"K", "2048"}}, {{"M", 16}}},  // llama-3.2-1b
     {"mlp_up", {}, "simt_gemm", {{"N", "3072"}, {"K", "768"}}, {{"M", 197}}},  // bert-base
     {"swiglu", {}, "simt_gemm", {{"N", "8192"}, {"K", "2048"}}, {{"M", 16}}},  // llama-3.2-1b
     {"attn_out", {0, 1}, "simt_gemm", {{"N", "2048"}, {"K", "2048"}}, {{"M", 64}}},

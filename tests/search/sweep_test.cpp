@@ -42,9 +42,9 @@ outputs:
         write(name + "-model.yaml", "model: " + name + "\noperators:\n" + operators));
   }
   std::vector<SweepProblem> planned() {
-    auto problems = plan_sweep(options_);
-    EXPECT_TRUE(problems) << problems.error().message;
-    return problems ? *problems : std::vector<SweepProblem>{};
+    auto plan = plan_sweep(options_);
+    EXPECT_TRUE(plan) << plan.error().message;
+    return plan ? plan->problems : std::vector<SweepProblem>{};
   }
   SweepReport swept(const SweepHooks& hooks, std::stop_token stop = {}) {
     auto report = run_sweep(planned(), folder_ / "manifest", hooks, stop);
@@ -100,6 +100,54 @@ TEST_F(Sweep, IsModelsTimesTpTimesOperatorsTimesTokens) {
   EXPECT_EQ(problems[1].bindings, (templates::Bindings{{"M", 16}}));
 }
 
+TEST_F(Sweep, NamesPartsAndLeavesThemOutWhereTheyAreNot) {
+  options_.tensor_parallel = {1, 2};
+  options_.tokens = {4};
+  add_model("parts",
+            "  - {operator: scale, name: down, parameters: {N: 8}, tp: {divides: [N]}}\n"
+            "  - {operator: scale, name: out, parameters: {N: 8}, tp: {except: [1]}}\n");
+  EXPECT_THAT(titles(planned()),
+              ElementsAre("parts scale down M=4 tp=1", "parts scale down M=4 tp=2",
+                          "parts scale out M=4 tp=2"));
+}
+
+TEST_F(Sweep, DividesAttentionByWholeHeadsAndCopiesKeysAndValuesWhereTheyAreFewer) {
+  struct Case {
+    int tp;
+    std::int64_t columns;  ///< 0: refused
+    const char* error = "";
+  };
+  // Eight heads of queries and two of keys and values, each of 16: 192 columns.
+  const Case cases[] = {
+      {1, (8 + 2 * 2) * 16},
+      {2, (4 + 2 * 1) * 16},
+      {4, (2 + 2 * 1) * 16},
+      {8, (1 + 2 * 1) * 16},
+      {3, 0, ":7: num_attention_heads is 8, expected a multiple of tp 3"},
+      {16, 0, ":7: num_attention_heads is 8, expected a multiple of tp 16"},
+  };
+  options_.tokens = {1};
+  options_.models = {write("heads-model.yaml", R"(model: heads
+num_attention_heads: 8
+num_key_value_heads: 2
+head_dim: 16
+
+operators:
+  - {operator: scale, name: qkv_proj, parameters: {N: 192}, tp: {divides_heads: [N]}}
+)")};
+  for (const Case& test : cases) {
+    options_.tensor_parallel = {test.tp};
+    const auto problems = plan_sweep(options_);
+    ASSERT_EQ(problems.has_value(), test.columns > 0) << test.tp;
+    if (!problems) {
+      EXPECT_THAT(problems.error().message, HasSubstr(test.error));
+      continue;
+    }
+    const templates::Operator& op = *problems->problems.front().op;
+    EXPECT_EQ(op.value(op.inputs[0].value).shape[1].value, test.columns) << test.tp;
+  }
+}
+
 TEST_F(Sweep, ErrorsNameTheModelsLine) {
   struct Case {
     const char* operators;
@@ -110,11 +158,17 @@ TEST_F(Sweep, ErrorsNameTheModelsLine) {
        ":3: N of scale is 33, expected a multiple of tp 2"},
       {"  - {operator: scale, tp: {divides: [N]}}\n",
        ":3: tp divides N of scale, which has no number of that name"},
+      {"  - {operator: scale, parameters: {N: 32.5}, tp: {divides: [N]}}\n",
+       ":3: tp divides N of scale, which has no number of that name"},
+      {"  - {operator: scale, parameters: {N: 32}, tp: {divides_heads: [N]}}\n",
+       ":3: N of scale is 32, expected (num_attention_heads + 2 num_key_value_heads) head_dim, "
+       "which is 0"},
       {"  - {operator: scale, tp: {splits: [N]}}\n",
-       ":3: tp has `splits`, expected divides: [PARAMETER, ...] or only: [DEGREE, ...]"},
+       ":3: tp has `splits`, expected divides or divides_heads: [PARAMETER, ...], only or except: "
+       "[DEGREE, ...]"},
       {"  - {name: scale}\n", ":3: an entry of operators has no `operator: NAME`"},
       {"  - {operator: scale, shape: 3}\n",
-       ":3: operator scale has `shape`, expected maps parameters or tp, or count"},
+       ":3: operator scale has `shape`, expected maps parameters or tp, name or count"},
       {"  - {operator: missing}\n", "missing.yaml"},
       {"  - {operator: scale, parameters: {Q: 3}}\n", "Q"},
   };
@@ -227,16 +281,66 @@ TEST_F(Sweep, ATornLastLineIsForgottenAndAWrongOneRefused) {
 TEST_F(Sweep, EveryShippedModelIsAPlan) {
   options_.operators = std::filesystem::path(TILEWRIGHT_SOURCE_DIR) / "configs" / "operators";
   options_.tokens = {1, 16, 256};
+  options_.tensor_parallel = {1, 2};
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
            std::filesystem::path(TILEWRIGHT_SOURCE_DIR) / "configs" / "models")) {
     options_.models = {entry.path()};
     const auto problems = plan_sweep(options_);
     ASSERT_TRUE(problems) << problems.error().message;
-    EXPECT_EQ(problems->size() % 3, 0u);
+    EXPECT_EQ(problems->problems.size() % 3, 0u);
+    EXPECT_TRUE(problems->left_out.empty());
     ++models;
   }
   EXPECT_GT(models, 20);
+}
+
+TEST_F(Sweep, LeavesOutModelsThatADegreeDoesNotDivideAndSaysWhy) {
+  options_.tensor_parallel = {1, 2};
+  options_.tokens = {1};
+  add_model("odd",
+            "  - {operator: scale, parameters: {N: 4}, tp: {divides: [N]}}\n"
+            "  - {operator: scale, parameters: {N: 33}, tp: {divides: [N]}}\n");
+  add_model("even", "  - {operator: scale, parameters: {N: 32}, tp: {divides: [N]}}\n");
+  const auto plan = plan_sweep(options_);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(titles(plan->problems), ElementsAre("odd scale M=1 tp=1", "odd scale M=1 tp=1",
+                                                  "even scale M=1 tp=1", "even scale M=1 tp=2"));
+  EXPECT_THAT(plan->left_out,
+              ElementsAre(HasSubstr("odd-model.yaml:4: N of scale is 33, expected a multiple of "
+                                    "tp 2")));
+}
+
+TEST_F(Sweep, CoversTheProjectionsOfAModelAtEveryDegree) {
+  const std::filesystem::path configs = std::filesystem::path(TILEWRIGHT_SOURCE_DIR) / "configs";
+  options_.operators = configs / "operators";
+  options_.tokens = {16};
+  options_.models = {configs / "models" / "llama-3.1-8b.yaml"};
+  // Of the weight, [N, K], on one device: columns of the output are divided where heads or features
+  // are, rows of the input where a sum over devices follows.
+  struct Case {
+    int tp;
+    std::vector<std::string> weights;
+  };
+  const Case cases[] = {
+      {1, {"qkv_proj 6144x4096", "down_proj 4096x14336", "lm_head 128256x4096"}},
+      {4, {"qkv_proj 1536x4096", "o_proj 4096x1024", "down_proj 4096x3584", "lm_head 32064x4096"}},
+      {16, {"qkv_proj 512x4096", "o_proj 4096x256", "down_proj 4096x896", "lm_head 8016x4096"}},
+  };
+  for (const Case& test : cases) {
+    options_.tensor_parallel = {test.tp};
+    std::vector<std::string> weights;
+    for (const SweepProblem& problem : planned()) {
+      const std::string start = "llama-3.1-8b linear ";
+      if (problem.title.rfind(start, 0) != 0) continue;
+      const templates::Operator& op = *problem.op;
+      const auto& shape = op.value(op.inputs[1].value).shape;
+      weights.push_back(
+          problem.title.substr(start.size(), problem.title.find(" M=") - start.size()) + " " +
+          std::to_string(*shape[0].value) + "x" + std::to_string(*shape[1].value));
+    }
+    EXPECT_EQ(weights, test.weights) << "tp " << test.tp;
+  }
 }
 
 }  // namespace

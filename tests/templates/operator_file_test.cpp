@@ -56,7 +56,8 @@ TEST_P(ShippedOperator, TakesEverySizeAsADynamicDimension) {
 
 INSTANTIATE_TEST_SUITE_P(All, ShippedOperator,
                          testing::Values("add_rmsnorm", "attn_out", "bias_gelu", "layernorm",
-                                         "mlp_up", "pointwise_chain", "softmax", "swiglu"),
+                                         "linear", "mlp_up", "pointwise_chain", "softmax",
+                                         "swiglu"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
