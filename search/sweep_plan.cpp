@@ -140,14 +140,10 @@ Result<std::int64_t> divide_heads(const std::string& file, const ModelOperator& 
                               "num_key_value_heads) head_dim, which is {}",
                               name, entry.name, size, all));
   if (heads.query % tp != 0)
-    return refuse(
-        file, entry.line,
-        fmt::format("num_attention_heads is {}, expected a multiple of tp {}", heads.query, tp));
+    return cannot_divide(file, entry.line, "num_attention_heads", heads.query, "a multiple", tp);
   if (heads.key_value % tp != 0 && tp % heads.key_value != 0)
-    return refuse(
-        file, entry.line,
-        fmt::format("num_key_value_heads is {}, expected a multiple or a divisor of tp {}",
-                    heads.key_value, tp));
+    return cannot_divide(file, entry.line, "num_key_value_heads", heads.key_value,
+                         "a multiple or a divisor", tp);
   return (heads.query / tp + 2 * std::max<std::int64_t>(1, heads.key_value / tp)) * heads.size;
 }
 

@@ -1,12 +1,20 @@
 // `tilewright`: the command line. docs/command-line.md lists the commands.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <string_view>
 
 #include "client/cli/session.h"
 #include "client/cli/validators.h"
 
 namespace {
+
+/// Whether the flag is among the arguments, which CLI11 says only of those that it understood.
+bool json_asked(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc,
+                     [](const char* word) { return std::string_view(word) == "--json"; });
+}
 
 /// The first argument that is neither a flag nor the value of one.
 std::optional<std::string> stray_word(const CLI::App& app, int argc, char** argv) {
@@ -22,6 +30,7 @@ std::optional<std::string> stray_word(const CLI::App& app, int argc, char** argv
 
 int main(int argc, char** argv) {
   using namespace tilewright::cli;
+  using tilewright::ErrorCode;
 
   Session session;
   CLI::App app{"Tilewright: just-in-time kernel autotuning for NVIDIA GPUs", "tilewright"};
@@ -53,6 +62,17 @@ int main(int argc, char** argv) {
   add_bundle(app, session);
   add_serve(app, session);
 
+  const auto refuse = [&](const CLI::ParseError& error, const std::string& message) {
+    if (json_asked(argc, argv)) {
+      options.json = true;
+      session.report({ErrorCode::kInvalidArgument, message, {}});
+    } else if (message == error.what()) {
+      app.exit(error);
+    } else {
+      std::cerr << "tilewright: " << message << "\n";
+    }
+    return kUsage;
+  };
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {
@@ -61,13 +81,14 @@ int main(int argc, char** argv) {
       std::string names;
       for (const auto* command : app.get_subcommands(nullptr))
         names += (names.empty() ? "" : ", ") + command->get_name();
-      std::cerr << "tilewright: command is '" << *word << "', expected one of " << names << "\n";
-      return kUsage;
+      return refuse(error, "command is '" + *word + "', expected one of " + names);
     }
-    app.exit(error);
-    return kUsage;
+    return refuse(error, error.what());
+  } catch (const CLI::Success& asked) {  // --help, --version
+    app.exit(asked);
+    return kDone;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;
+    return refuse(error, error.what());
   }
   return session.exit_code;
 }

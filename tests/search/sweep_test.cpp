@@ -293,6 +293,16 @@ TEST_F(Sweep, EveryShippedModelIsAPlan) {
     ++models;
   }
   EXPECT_GT(models, 20);
+
+  // Ten heads of keys and values neither divide into four devices nor the other way round.
+  options_.tensor_parallel = {4};
+  const auto shipped = std::filesystem::path(TILEWRIGHT_SOURCE_DIR) / "configs" / "models";
+  options_.models = {shipped / "phi-4.yaml", shipped / "qwen3-8b.yaml"};
+  const auto plan = plan_sweep(options_);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(plan->left_out, ElementsAre(HasSubstr("num_key_value_heads is 10, expected a "
+                                                    "multiple or a divisor of tp 4")));
+  EXPECT_FALSE(plan->problems.empty());
 }
 
 TEST_F(Sweep, LeavesOutModelsThatADegreeDoesNotDivideAndSaysWhy) {
