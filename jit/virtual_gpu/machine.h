@@ -39,6 +39,37 @@ struct Fault {
   std::string report;
 };
 
+/// What is checked beyond bounds and alignment, which always are.
+enum class Check : std::uint8_t {
+  kOff,
+  kMemory,  ///< use after free, uninitialised reads, leaks
+  kFull,    ///< and races, asynchronous copies, fences, barriers; on one host thread
+};
+
+/// One finding of the checks. Equal ones (same check, same instructions) are counted, not repeated.
+/// It does not end the launch unless it is a Fault as well.
+struct Report {
+  std::string check;  ///< "out-of-bounds", "shared-race", ...: docs/virtual-gpu.md lists them
+  std::string kernel;
+  int ptx_line = 0;
+  std::string source;  ///< CUDA file, where the PTX has line information
+  int source_line = 0;
+  std::array<unsigned, 3> block{}, thread{};
+  std::string space;  ///< "global", "shared", ...; empty where no memory is concerned
+  std::uint64_t address = 0, bytes = 0;
+  std::string allocation;  ///< in which the address lies, or next to which
+  std::string other;       ///< the other access, event or wait, as text
+  std::string text;        ///< the whole, for people
+  std::uint64_t count = 1;
+};
+
+/// How the tensor cores add products to an f32 accumulator.
+enum class Accumulation : std::uint8_t {
+  kF32,        ///< in f32, in the order of k
+  kF64,        ///< in f64, rounded once per instruction
+  kTruncated,  ///< products aligned to the largest and truncated, as published for fp8
+};
+
 /// Device memory. Addresses are stable and unlike host addresses; between allocations lie gaps that
 /// are never valid. Thread-safe.
 class Memory {
@@ -64,8 +95,12 @@ struct KernelInfo {
   int parameter_bytes = 0;
   int static_shared_bytes = 0;
   int local_bytes = 0;
-  int max_threads = 1024;          ///< .maxntid / .reqntid
-  jit::KernelResources resources;  ///< from the PTX's resource comment; estimated without one
+  int max_threads = 1024;  ///< .maxntid / .reqntid
+  /// .reqnctapercluster; zeros: the launch decides.
+  std::array<unsigned, 3> cluster{};
+  bool explicit_cluster = false;    ///< .explicitcluster: has to be launched as clusters
+  unsigned max_cluster_blocks = 0;  ///< .maxclusterrank; 0: not given
+  jit::KernelResources resources;   ///< from the PTX's resource comment; estimated without one
 };
 
 /// A module: PTX of one or more kernels, decoded. Module-scope variables live in `memory`.
@@ -85,6 +120,10 @@ class Program {
   virtual std::optional<Variable> variable(std::string_view name) const = 0;
 };
 
+/// What tensor cores multiply; rates of devices are given by it.
+enum class TensorType : std::uint8_t { kF16, kBF16, kTF32, kFp8, kInt8, kInt4, kF64 };
+inline constexpr std::size_t kTensorTypes = 7;
+
 /// Of the blocks executed (not extrapolated).
 struct Counters {
   std::uint64_t blocks = 0, blocks_executed = 0;
@@ -94,6 +133,9 @@ struct Counters {
   std::uint64_t special_warps =
       0;  ///< ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh (16 lanes a clock)
   std::uint64_t f64_warps = 0;
+  std::uint64_t tensor_warps = 0;  ///< mma and wgmma
+  /// Multiplications and additions of tensor instructions, by TensorType.
+  std::array<std::uint64_t, kTensorTypes> tensor_operations{};
   std::uint64_t memory_warps = 0;                     ///< loads, stores, atomics of any space
   std::uint64_t global_loads = 0, global_stores = 0;  ///< warp-wide requests
   std::uint64_t global_load_sectors = 0, global_store_sectors = 0;  ///< of 32 bytes, per request
@@ -110,6 +152,8 @@ struct Launch {
   const Program* program = nullptr;
   std::string kernel;
   std::array<unsigned, 3> grid{1, 1, 1}, block{1, 1, 1};
+  /// Blocks per cluster; zeros: what the kernel requires, else clusters of one block.
+  std::array<unsigned, 3> cluster{};
   unsigned dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;  ///< laid out as KernelInfo::parameters says
   std::uint64_t sample_blocks = 0;    ///< 0: all; else corners first, then chosen from `seed`
@@ -118,12 +162,21 @@ struct Launch {
   double deadline_s = 0;              ///< host seconds; 0: none
   int threads = 1;                    ///< host threads that blocks are spread over
   bool count = true;                  ///< counters (sectors, wavefronts, ...) are kept
+  Check check = Check::kOff;
+  /// 0: warps take turns in their order, blocks run one by one, asynchronous copies land as late as
+  /// they may. Else all of these orders are drawn from it: same seed, same order (threads == 1).
+  std::uint64_t schedule_seed = 0;
+  /// Blocks that may be under way at a time (occupancy x SMs): where some spin until others have done
+  /// their part, so many take turns. 0: as many as it needs.
+  std::uint64_t resident_blocks = 0;
+  Accumulation accumulation = Accumulation::kF32;
 };
 
 struct Outcome {
   std::optional<Fault> fault;
   Counters counters;
-  std::vector<std::uint64_t> executed;  ///< linear block indices, when sampled
+  std::vector<std::uint64_t> executed;  ///< linear block indices, when sampled: whole clusters
+  std::vector<Report> reports;
 };
 
 /// Runs a launch to its end. Same launch, same memory contents: same results and counters (atomics

@@ -1,6 +1,7 @@
 // Splits of a warp: how they part, meet again and end. See Split in state.h.
 #include <cassert>
 
+#include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/runtime.h"
 #include "jit/virtual_gpu/execute/worker.h"
 
@@ -31,6 +32,8 @@ const Step* next_ready(Warp& warp) {
   do {
     for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
       if (warp.splits[i].state == Split::State::kReady) return activate(warp, i);
+    // An mbarrier may soon be complete: lanes that wait to reconverge go on waiting.
+    if (warp.mbarrier_waits != 0) break;
   } while (let_joins_go(warp));
   warp.current = -1;
   warp.mask = 0;
@@ -139,19 +142,28 @@ const Step* join(const Step* step, Warp& warp) {
 }
 
 const Step* leave(Warp& warp) {
+  Checker* checker = warp.worker->context.checker;
+  if (checker != nullptr) checker->lanes_exit(warp, warp.mask);
   warp.live &= ~warp.mask;
   Split& split = warp.splits[warp.current];
   int parent = split.parent;
   release(warp, split);
   int ready = settle(warp, parent);
-  open_barriers(*warp.worker);  // the rest of the block may have waited for these lanes only
+  // The rest of the block, or of the cluster, may have waited for these lanes only.
+  open_barriers(*warp.block);
+  if (warp.block->cluster->barrier_used) open_cluster_barrier(*warp.block->cluster);
   if (ready >= 0) return activate(warp, ready);
   return next_ready(warp);
 }
 
 bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const Step** next) {
   members &= warp.live;
-  if ((members & ~warp.mask) == 0) return true;
+  Checker* checker = warp.worker->context.checker;
+  auto together = [&] {
+    if (checker != nullptr) checker->warp_sync(step, warp, members, warp.mask);
+    return true;
+  };
+  if ((members & ~warp.mask) == 0) return together();
   Split& current = warp.splits[warp.current];
   for (Split& other : warp.splits) {
     // Only parts that go on to the same join can become one.
@@ -163,7 +175,7 @@ bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const S
     if (other.parent >= 0) --warp.splits[other.parent].pending;
   }
   warp.full = warp.mask == warp.live;
-  if ((members & ~warp.mask) == 0) return true;
+  if ((members & ~warp.mask) == 0) return together();
   current.state = Split::State::kWarpSync;
   current.wanted = members;
   current.mask = warp.mask;

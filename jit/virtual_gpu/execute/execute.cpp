@@ -1,47 +1,18 @@
 // A launch: which blocks run, on which host threads, and what they counted.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <atomic>
-#include <limits>
 #include <memory>
-#include <mutex>
-#include <random>
 #include <set>
 #include <thread>
 
+#include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/sampling.h"
 #include "jit/virtual_gpu/execute/worker.h"
 #include "jit/virtual_gpu/program/program.h"
 
 namespace tilewright::vgpu {
 namespace {
-
-/// Blocks are handed out in order. After a fault those before the faulting one still run to their
-/// end, so that the fault that is reported does not depend on the number of threads.
-class BlockQueue {
- public:
-  explicit BlockQueue(std::uint64_t count) : end_(count) {}
-  bool take(std::uint64_t* position) {
-    std::uint64_t next = next_.fetch_add(1, std::memory_order_relaxed);
-    if (next >= end_.load(std::memory_order_relaxed)) return false;
-    *position = next;
-    return true;
-  }
-  void stop_at(std::uint64_t position) {
-    std::uint64_t end = end_.load();
-    while (position < end && !end_.compare_exchange_weak(end, position)) {
-    }
-  }
-
- private:
-  std::atomic<std::uint64_t> next_{0};
-  std::atomic<std::uint64_t> end_;
-};
-
-struct Share {
-  std::unique_ptr<Worker> worker;
-  std::uint64_t fault_position = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t executed = 0;
-};
 
 void add_static_counts(const Code& code, const Worker& worker, Counters& to) {
   for (std::size_t b = 0; b < code.blocks.size(); ++b) {
@@ -81,11 +52,64 @@ Outcome refused(const Launch& launch, std::string why) {
   return outcome;
 }
 
+/// The cluster's shape: what the kernel requires, what the launch asks for, else one block. An error
+/// is a text.
+std::string choose_cluster(const Launch& launch, const KernelInfo& info, LaunchContext* context) {
+  auto given = [](const std::array<unsigned, 3>& shape) {
+    return shape[0] != 0 || shape[1] != 0 || shape[2] != 0;
+  };
+  auto& shape = context->cluster;
+  if (given(info.cluster)) shape = info.cluster;
+  if (given(launch.cluster)) {
+    auto wanted = launch.cluster;
+    for (unsigned& n : wanted) n = std::max(n, 1u);
+    if (given(info.cluster) && wanted != info.cluster)
+      return fmt::format("launched in clusters of {}x{}x{} blocks, the kernel requires {}x{}x{}",
+                         wanted[0], wanted[1], wanted[2], info.cluster[0], info.cluster[1],
+                         info.cluster[2]);
+    shape = wanted;
+  }
+  context->explicit_cluster = given(info.cluster) || given(launch.cluster);
+  if (info.explicit_cluster && !context->explicit_cluster)
+    return "launched without clusters, the kernel requires them";
+  std::uint64_t blocks = std::uint64_t{shape[0]} * shape[1] * shape[2];
+  unsigned most = info.max_cluster_blocks != 0 ? info.max_cluster_blocks : kMaxClusterBlocks;
+  if (blocks > most)
+    return fmt::format("a cluster has {} blocks, expected at most {}", blocks, most);
+  for (std::size_t i = 0; i < 3; ++i)
+    if (launch.grid[i] % shape[i] != 0)
+      return fmt::format("the grid is {}x{}x{}, expected multiples of the cluster's {}x{}x{}",
+                         launch.grid[0], launch.grid[1], launch.grid[2], shape[0], shape[1],
+                         shape[2]);
+  return {};
+}
+
+/// Linear index of the cluster that holds a block.
+std::uint64_t cluster_of(std::uint64_t block, const Launch& launch, const LaunchContext& context) {
+  std::uint64_t x = launch.grid[0], y = launch.grid[1];
+  const auto& shape = context.cluster;
+  std::uint64_t cx = block % x / shape[0], cy = block / x % y / shape[1],
+                cz = block / x / y / shape[2];
+  return (cz * (y / shape[1]) + cy) * (x / shape[0]) + cx;
+}
+/// Linear indices of a cluster's blocks.
+void add_blocks(std::uint64_t cluster, const Launch& launch, const LaunchContext& context,
+                std::vector<std::uint64_t>* to) {
+  std::uint64_t x = launch.grid[0], y = launch.grid[1];
+  const auto& shape = context.cluster;
+  std::uint64_t nx = x / shape[0], ny = y / shape[1];
+  std::uint64_t cx = cluster % nx, cy = cluster / nx % ny, cz = cluster / nx / ny;
+  for (unsigned k = 0; k < shape[2]; ++k)
+    for (unsigned j = 0; j < shape[1]; ++j)
+      for (unsigned i = 0; i < shape[0]; ++i)
+        to->push_back(((cz * shape[2] + k) * y + cy * shape[1] + j) * x + cx * shape[0] + i);
+}
+
 }  // namespace
 
 Outcome execute(Memory& memory, const Launch& launch) {
   const auto* program = static_cast<const LoadedProgram*>(launch.program);
-  const Code* code = program == nullptr ? nullptr : program->code(launch.kernel);
+  const Code* code = program == nullptr ? nullptr : program->code(launch.kernel, launch.check);
   if (code == nullptr) return refused(launch, "not in this program");
   std::uint64_t threads = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
   if (threads == 0 || threads > kMaxWarps * kLanes)
@@ -103,7 +127,9 @@ Outcome execute(Memory& memory, const Launch& launch) {
   context.table = table.get();
   context.global_delta = arena.delta();
   context.parameters = parameters.data();
-  context.one_thread = launch.threads <= 1;
+  if (std::string why = choose_cluster(launch, code->info, &context); !why.empty())
+    return refused(launch, why);
+  std::uint64_t host_threads = launch.check == Check::kFull ? 1 : std::max(launch.threads, 1);
   if (launch.deadline_s > 0)
     context.deadline = std::chrono::steady_clock::now() +
                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -111,60 +137,62 @@ Outcome execute(Memory& memory, const Launch& launch) {
 
   Outcome outcome;
   std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
-  std::vector<std::uint64_t> chosen = launch.chosen;
-  bool sampled = !chosen.empty();
-  if (!sampled && launch.sample_blocks != 0 && launch.sample_blocks < blocks) {
-    sampled = true;
-    chosen = sample_blocks(launch.grid, launch.sample_blocks, launch.seed);
+  std::uint64_t size = context.cluster[0] * context.cluster[1] * context.cluster[2];
+  std::uint64_t count = blocks / size;
+  std::vector<std::uint64_t> chosen;
+  if (!launch.chosen.empty()) {
+    std::set<std::uint64_t> clusters;
+    for (std::uint64_t block : launch.chosen) clusters.insert(cluster_of(block, launch, context));
+    chosen.assign(clusters.begin(), clusters.end());
+  } else if (launch.sample_blocks != 0 && launch.sample_blocks < blocks) {
+    chosen =
+        sample_blocks({launch.grid[0] / context.cluster[0], launch.grid[1] / context.cluster[1],
+                       launch.grid[2] / context.cluster[2]},
+                      std::max<std::uint64_t>(launch.sample_blocks / size, 1), launch.seed);
   }
-  std::uint64_t count = sampled ? chosen.size() : blocks;
+  for (std::uint64_t cluster : chosen) add_blocks(cluster, launch, context, &outcome.executed);
+  std::sort(outcome.executed.begin(), outcome.executed.end());
+  if (!chosen.empty()) count = chosen.size();
 
-  BlockQueue queue(count);
-  auto work = [&](Share& share) {
-    share.worker = std::make_unique<Worker>(context);
-    for (std::uint64_t position; queue.take(&position);) {
-      std::uint64_t linear = sampled ? chosen[position] : position;
-      std::uint64_t x = launch.grid[0], y = launch.grid[1];
-      share.worker->run({static_cast<unsigned>(linear % x), static_cast<unsigned>(linear / x % y),
-                         static_cast<unsigned>(linear / x / y)});
-      ++share.executed;
-      if (share.worker->fault) {
-        share.fault_position = position;
-        queue.stop_at(position);
-        return;
-      }
-    }
-  };
-  auto workers = static_cast<std::size_t>(
-      std::clamp<std::uint64_t>(count, 1, static_cast<std::uint64_t>(std::max(launch.threads, 1))));
-  std::vector<Share> shares(workers);
+  std::uint64_t workers = std::clamp<std::uint64_t>(count, 1, host_threads);
+  context.one_thread = workers == 1;
+  context.residents = launch.resident_blocks == 0
+                          ? std::numeric_limits<std::uint64_t>::max()
+                          : std::max<std::uint64_t>(launch.resident_blocks / size / workers, 1);
+  std::unique_ptr<Checker> checker = make_checker(launch.check, context, memory);
+  context.checker = checker.get();
+  if (checker != nullptr) checker->launch_begin(context);
+
+  WorkQueue queue(count, std::move(chosen));
+  std::vector<std::unique_ptr<Worker>> shares;
+  for (std::uint64_t i = 0; i < workers; ++i) shares.push_back(std::make_unique<Worker>(context));
   std::vector<std::thread> others;
-  for (std::size_t i = 1; i < workers; ++i) others.emplace_back([&, i] { work(shares[i]); });
-  work(shares[0]);
+  for (std::size_t i = 1; i < shares.size(); ++i)
+    others.emplace_back([&, i] { shares[i]->run(queue); });
+  shares[0]->run(queue);
   for (auto& thread : others) thread.join();
 
   outcome.counters.blocks = blocks;
-  const Share* first_fault = nullptr;
-  for (const Share& share : shares) {
-    outcome.counters.blocks_executed += share.executed;
-    if (share.worker->fault &&
-        (first_fault == nullptr || share.fault_position < first_fault->fault_position))
-      first_fault = &share;
-    if (launch.count) {
-      add_static_counts(*code, *share.worker, outcome.counters);
-      add_memory_counts(share.worker->counters, outcome.counters);
-      if (&share != &shares[0]) {
-        shares[0].worker->load_sectors.unite(share.worker->load_sectors);
-        shares[0].worker->store_sectors.unite(share.worker->store_sectors);
-      }
+  Worker& first = *shares[0];
+  for (const auto& share : shares) {
+    outcome.counters.blocks_executed += share->executed;
+    if (share->fault_position < first.fault_position) {
+      first.fault_position = share->fault_position;
+      first.fault = share->fault;
     }
+    if (!launch.count) continue;
+    add_static_counts(*code, *share, outcome.counters);
+    add_memory_counts(share->counters, outcome.counters);
+    if (share == shares[0]) continue;
+    first.load_sectors.unite(share->load_sectors);
+    first.store_sectors.unite(share->store_sectors);
   }
   if (launch.count) {
-    outcome.counters.distinct_load_sectors = shares[0].worker->load_sectors.size();
-    outcome.counters.distinct_store_sectors = shares[0].worker->store_sectors.size();
+    outcome.counters.distinct_load_sectors = first.load_sectors.size();
+    outcome.counters.distinct_store_sectors = first.store_sectors.size();
   }
-  if (first_fault != nullptr) outcome.fault = first_fault->worker->fault;
-  outcome.executed = std::move(chosen);
+  outcome.fault = std::move(first.fault);
+  if (checker != nullptr) checker->launch_end(&outcome.reports);
   return outcome;
 }
 

@@ -1,6 +1,7 @@
 /// One build of the hot handlers per x86-64 level, chosen when a module is loaded.
 #pragma once
 
+#include "jit/virtual_gpu/machine.h"
 #include "jit/virtual_gpu/program/code.h"
 
 namespace tilewright::vgpu {
@@ -16,6 +17,10 @@ const Level& level_v4();  ///< AVX-512
 /// Whether this host can run it.
 bool supported(const Level& level);
 const Level& best_level();
+
+/// Handlers that tell a Checker what they do: asked before all others when the check is not kOff.
+/// Null: the instruction needs no other handler.
+Handler select_checked(const Form& form, Check check);
 
 /// Handlers that need no such builds.
 Handler select_common(const Form& form);

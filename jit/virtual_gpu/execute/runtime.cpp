@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 
+#include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/worker.h"
 
 namespace tilewright::vgpu {
@@ -34,6 +35,18 @@ bool within(std::uint64_t address, std::uint64_t bytes, std::uint64_t base, std:
   return address >= base && address - base <= size && bytes <= size - (address - base);
 }
 
+/// A shared address, which may have the rank of another block of the cluster where `cluster` says so.
+Place shared_place(Warp& warp, std::uint64_t address, std::uint64_t bytes, bool cluster) {
+  Block* block = warp.block;
+  if (address > kRankOffsetMask && address <= 0xffffffffu && cluster) {
+    auto rank = static_cast<std::size_t>(address >> kRankShift) - 1;
+    if (rank >= block->cluster->blocks.size()) return {};
+    block = &block->cluster->blocks[rank];
+    address &= kRankOffsetMask;
+  }
+  return {block->at(address, bytes), block, static_cast<std::uint32_t>(address)};
+}
+
 std::byte* translate(const Step* step, Warp& warp, int lane, std::uint64_t address) {
   const Site& site = site_of(step, warp);
   const LaunchContext& context = warp.worker->context;
@@ -53,8 +66,8 @@ std::byte* translate(const Step* step, Warp& warp, int lane, std::uint64_t addre
   }
   switch (space) {
     case Space::kShared:
-      if (!within(address, site.bytes, kSharedBase, warp.shared_end - kSharedBase)) return nullptr;
-      return warp.shared + address;
+      return shared_place(warp, address, site.bytes, site.cluster || site.space == Space::kGeneric)
+          .host;
     case Space::kLocal: {
       auto size = static_cast<std::uint64_t>(warp.code->info.local_bytes);
       if (!within(address, site.bytes, kLocalBase, size)) return nullptr;
@@ -102,6 +115,30 @@ bool resolve(const Step* step, Warp& warp, const std::uint64_t* addresses, std::
   return true;
 }
 
+Place locate(const Step* step, Warp& warp, int lane, const Wanted& wanted) {
+  Space space = wanted.space;
+  std::uint64_t address = wanted.address;
+  bool cluster = wanted.cluster;
+  if (wanted.alignment > 1 && address % wanted.alignment != 0) {
+    fault(step, warp, FaultKind::kMisaligned, lane, address, wanted.what);
+    return {};
+  }
+  if (space == Space::kGeneric && within(address, 1, kSharedWindow, kWindowBytes)) {
+    space = Space::kShared;
+    address -= kSharedWindow;
+    cluster = true;
+  }
+  Place place;
+  if (space == Space::kShared) {
+    place = shared_place(warp, address, wanted.bytes, cluster);
+  } else if (holding(*warp.worker->context.table, address, wanted.bytes) != nullptr) {
+    place.host = reinterpret_cast<std::byte*>(address + warp.global_delta);
+  }
+  if (place.host == nullptr)
+    fault(step, warp, FaultKind::kOutOfBounds, lane, wanted.address, wanted.what);
+  return place;
+}
+
 bool refill(const Step* step, Warp& warp, std::uint64_t first, std::uint64_t last) {
   const Allocation* found = holding(*warp.worker->context.table, first, 1);
   if (found == nullptr || last >= found->end || site_of(step, warp).bytes > found->end - last)
@@ -120,12 +157,13 @@ const Step* fault(const Step* step, Warp& warp, FaultKind kind, int lane, std::u
   fault.kernel = warp.code->info.name;
   auto index = static_cast<std::size_t>(step - warp.code->steps.data());
   fault.ptx_line = warp.code->lines[index];
-  fault.block = worker.block.index;
+  fault.block = warp.block->index;
   const auto& shape = worker.context.launch->block;
   auto thread = static_cast<unsigned>(warp.index * kLanes + lane);
   fault.thread = {thread % shape[0], thread / shape[0] % shape[1], thread / shape[0] / shape[1]};
   fault.address = address;
   fault.report = describe(fault, *warp.code, step, what, *worker.context.table);
+  if (worker.context.checker != nullptr) worker.context.checker->faulted(fault);
   worker.fault = std::move(fault);
   return nullptr;
 }
@@ -279,6 +317,19 @@ void count_request(const Step* step, Warp& warp, const std::uint64_t* addresses,
     // Addresses that are not valid fault a moment later; they must not make bitmaps.
     distinct.add(address);
   });
+}
+
+void count_range(Warp& warp, std::uint64_t address, std::uint64_t bytes, bool store) {
+  Worker& worker = *warp.worker;
+  Counters& counters = worker.counters;
+  (store ? counters.global_stores : counters.global_loads) += 1;
+  (store ? counters.global_store_bytes : counters.global_load_bytes) += bytes;
+  auto& sectors = store ? counters.global_store_sectors : counters.global_load_sectors;
+  auto& distinct = store ? worker.store_sectors : worker.load_sectors;
+  for (std::uint64_t sector = address / 32; sector * 32 < address + bytes; ++sector) {
+    ++sectors;
+    distinct.add(sector * 32);
+  }
 }
 
 }  // namespace tilewright::vgpu

@@ -14,6 +14,21 @@ namespace tilewright::vgpu {
 bool resolve(const Step* step, Warp& warp, const std::uint64_t* addresses, std::uint32_t mask,
              std::byte** hosts);
 
+/// A range that one lane wants to access, apart from the site of its step.
+struct Wanted {
+  Space space = Space::kGlobal;  ///< kGlobal, kShared or kGeneric
+  std::uint64_t address = 0, bytes = 0;
+  std::uint64_t alignment = 1;
+  bool cluster = false;   ///< the address may be that of another block of the cluster
+  const char* what = "";  ///< for the fault: "bulk copy from global memory"
+};
+struct Place {
+  std::byte* host = nullptr;  ///< null: not valid, the warp has faulted
+  Block* block = nullptr;     ///< of shared memory: whose
+  std::uint32_t address = 0;  ///< of shared memory: within the block, without rank
+};
+Place locate(const Step* step, Warp& warp, int lane, const Wanted& wanted);
+
 /// Makes the site's range the allocation that holds [first, last + bytes of the site); false if
 /// there is none.
 bool refill(const Step* step, Warp& warp, std::uint64_t first, std::uint64_t last);
@@ -21,6 +36,9 @@ bool refill(const Step* step, Warp& warp, std::uint64_t first, std::uint64_t las
 /// Counts one request of the site. Called only while warp.counting.
 void count_request(const Step* step, Warp& warp, const std::uint64_t* addresses,
                    std::uint32_t mask);
+
+/// Counts an access to [address, address + bytes) of global memory that is not a site's: a bulk copy.
+void count_range(Warp& warp, std::uint64_t address, std::uint64_t bytes, bool store);
 
 /// Stops the launch; returns null, for the handler to return.
 const Step* fault(const Step* step, Warp& warp, FaultKind kind, int lane, std::uint64_t address,

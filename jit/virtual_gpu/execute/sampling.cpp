@@ -4,27 +4,9 @@
 #include <numeric>
 #include <set>
 
+#include "jit/virtual_gpu/execute/random.h"
+
 namespace tilewright::vgpu {
-namespace {
-
-/// SplitMix64 (Steele, Lea, Flood): the same numbers on every host and library.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t below(std::uint64_t bound) {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(z) * bound >> 64);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-}  // namespace
-
 std::vector<std::uint64_t> sample_blocks(const std::array<unsigned, 3>& grid, std::uint64_t count,
                                          std::uint64_t seed) {
   std::uint64_t x = grid[0], y = grid[1], z = grid[2], total = x * y * z;

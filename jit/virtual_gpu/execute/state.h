@@ -22,10 +22,19 @@ enum class WarpStatus : std::uint8_t { kReady, kBlocked, kYielded, kDone, kFault
 /// A group of lanes of a warp that run together. Divergence splits it: the split waits at the
 /// branch's immediate post-dominator as a *join*, while its parts run there.
 struct Split {
-  enum class State : std::uint8_t { kFree, kReady, kBarrier, kWarpSync, kJoin };
+  enum class State : std::uint8_t {
+    kFree,
+    kReady,
+    kBarrier,
+    kWarpSync,
+    kJoin,
+    kMbarrier,  ///< in try_wait; `wanted`: the mbarrier's shared address, `barrier`: parity
+    kClusterBarrier,
+  };
   State state = State::kFree;
   std::int8_t barrier = -1;  ///< that it waits at
-  bool passed = false;       ///< the barrier has opened: the step is executed again to go on
+  bool passed = false;       ///< the barrier has opened (kMbarrier: the time limit has passed): the
+                             ///< step is executed again to go on
   std::int16_t parent = -1;  ///< join that it goes to
   std::int16_t pending = 0;  ///< of a join: parts that are under way
   std::uint32_t mask = 0;    ///< lanes; of a join: those that have arrived
@@ -46,15 +55,19 @@ struct Warp {
   std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked
   std::uint32_t yields = 0;          ///< times that the budget ran out
   std::int32_t used = 0;             ///< splits that are not free
+  std::int32_t mbarrier_waits = 0;   ///< splits in state kMbarrier
+  bool polled = false;               ///< yielded because a test_wait was not yet true
   const Step* reconverge = nullptr;  ///< of the current split
   std::uint64_t* block_counts = nullptr;
   Worker* worker = nullptr;
   Block* block = nullptr;
   const Code* code = nullptr;
-  int index = 0;                 ///< in its block
-  std::uint32_t carry = 0;       ///< condition code register, a bit per lane
-  std::byte* shared = nullptr;   ///< host address of shared address 0 (which is not valid)
-  std::uint32_t shared_end = 0;  ///< one past the last valid shared address
+  int index = 0;                          ///< in its block
+  std::uint32_t cluster_arrived = 0;      ///< lanes that have arrived at the cluster's barrier
+  std::uint32_t cluster_outstanding = 0;  ///< lanes that have arrived and not waited since
+  std::uint32_t carry = 0;                ///< condition code register, a bit per lane
+  std::byte* shared = nullptr;            ///< host address of shared address 0 (which is not valid)
+  std::uint32_t shared_end = 0;           ///< one past the last valid shared address
   std::uintptr_t global_delta = 0;
   struct Range* ranges = nullptr;  ///< per site: the allocation that it met last
   const std::byte* parameters = nullptr;

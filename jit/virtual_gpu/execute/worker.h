@@ -1,15 +1,19 @@
-/// A host thread that executes blocks, one after the other: the storage it keeps between blocks,
-/// its counters, and the scheduling of the warps of a block.
+/// A host thread that executes clusters of blocks: what it counts, and the clusters it has under
+/// way. It runs one to its end, unless the cluster's warps only wait and spin: then the next one is
+/// begun or resumed, so that blocks may wait for flags that later blocks set.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "jit/virtual_gpu/execute/cluster.h"
 #include "jit/virtual_gpu/execute/sectors.h"
 #include "jit/virtual_gpu/execute/state.h"
 #include "jit/virtual_gpu/machine.h"
@@ -17,34 +21,7 @@
 
 namespace tilewright::vgpu {
 
-/// One named barrier of a block. PTX ISA, "bar, barrier".
-struct Barrier {
-  std::array<std::uint32_t, kMaxWarps> arrived{};  ///< lanes, by warp
-  std::uint32_t wanted = 0;                 ///< threads, a multiple of 32; 0: all of the block
-  std::uint32_t true_lanes = 0, lanes = 0;  ///< of bar.red
-  bool used = false;
-};
-
-/// Copies issued by cp.async; they land when waited for, not earlier.
-struct PendingCopy {
-  std::uintptr_t from = 0;  ///< host
-  std::byte* to = nullptr;
-  std::uint8_t bytes = 0, source_bytes = 0;
-};
-struct CopyQueue {
-  std::vector<PendingCopy> copies;
-  std::deque<std::size_t> groups;  ///< copies in each committed group, oldest first
-  std::size_t open = 0;            ///< issued since the last commit
-  void land(std::size_t groups_left);
-  void land_all();
-};
-
-struct Block {
-  std::array<unsigned, 3> index{};
-  int warps = 0;
-  std::array<Barrier, kBarriers> barriers;
-  std::vector<CopyQueue> copies;  ///< by warp
-};
+class Checker;
 
 /// What all workers of a launch share; constant during it.
 struct LaunchContext {
@@ -53,46 +30,86 @@ struct LaunchContext {
   const AllocationTable* table = nullptr;
   std::uintptr_t global_delta = 0;
   const std::byte* parameters = nullptr;
+  std::array<unsigned, 3> cluster{1, 1, 1};  ///< blocks
+  bool explicit_cluster = false;
   bool one_thread = true;
+  std::uint64_t residents = 0;  ///< clusters that a worker may have under way
+  Checker* checker = nullptr;   ///< null: Check::kOff
   std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
-struct Worker {
-  explicit Worker(const LaunchContext& context);
-
-  /// Executes a block to its end; a fault is left in `fault`.
-  void run(std::array<unsigned, 3> index);
-  /// Local memory of a lane; made when first touched.
-  std::byte* local(int warp, int lane);
-
-  const LaunchContext& context;
-  std::optional<Fault> fault;
-  Counters counters;  ///< of memory; the others follow from block_counts
-  SectorSet load_sectors, store_sectors;
-  std::vector<std::uint64_t> block_counts;
-  std::vector<Warp> warps;
-  Block block;
+/// Clusters are handed out in order. After a fault those before the faulting one still run to their
+/// end, so that the fault that is reported does not depend on the number of threads.
+class WorkQueue {
+ public:
+  /// `chosen`: linear indices of clusters, ascending; empty: the first `count`.
+  WorkQueue(std::uint64_t count, std::vector<std::uint64_t> chosen)
+      : chosen_(std::move(chosen)), end_(count) {}
+  bool take(std::uint64_t* position) {
+    std::uint64_t next = next_.fetch_add(1, std::memory_order_relaxed);
+    if (next >= end_.load(std::memory_order_relaxed)) return false;
+    *position = next;
+    return true;
+  }
+  std::uint64_t linear(std::uint64_t position) const {
+    return chosen_.empty() ? position : chosen_[position];
+  }
+  void stop_at(std::uint64_t position) {
+    stopped_ = true;
+    std::uint64_t end = end_.load();
+    while (position < end && !end_.compare_exchange_weak(end, position)) {
+    }
+  }
+  bool stopped() const { return stopped_; }
+  std::uint64_t end() const { return end_; }
 
  private:
-  void prepare_once();
-  void prepare_block(std::array<unsigned, 3> index);
-  void schedule();
-  void deadlock();
+  const std::vector<std::uint64_t> chosen_;
+  std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> end_;
+  std::atomic<bool> stopped_{false};
+};
 
-  std::vector<Range> ranges_;
-  std::unique_ptr<std::byte[]> register_storage_, shared_storage_, local_storage_;
-  std::size_t shared_bytes_ = 0;
-  std::vector<SpecialPlace> block_specials_;  ///< those that change from block to block
+/// How long a cluster runs before it is another's turn.
+struct Patience {
+  std::int32_t budget = 4096;  ///< basic blocks of a warp's turn
+  int rounds = 4;              ///< of all warps, in which none of them did more than spin
+};
+
+enum class Turn : std::uint8_t { kDone, kFaulted, kOver };
+/// Executes warps of the cluster in turns. kOver: they wait and spin, or the seed says so.
+Turn run_cluster(Cluster& cluster, const Patience& patience);
+/// All of its warps wait for what cannot come: leaves a fault that says what.
+void report_deadlock(Cluster& cluster);
+
+struct Worker {
+  explicit Worker(const LaunchContext& launch_context);
+  ~Worker();
+
+  /// Executes clusters of the queue until there are no more; a fault is left in `fault`.
+  void run(WorkQueue& queue);
+
+  const LaunchContext& context;
+  std::optional<Fault> fault;  ///< of the cluster that runs; after run(), of the first to fault
+  std::uint64_t fault_position = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t executed = 0;  ///< blocks
+  Counters counters;           ///< of memory; the others follow from block_counts
+  SectorSet load_sectors, store_sectors;
+  std::vector<std::uint64_t> block_counts;
+  std::vector<Range> ranges;
+
+ private:
+  bool begin_next(WorkQueue& queue);
+  /// One turn of a cluster under way; whether it has ended.
+  bool turn(std::size_t index, WorkQueue& queue);
+  void run_seeded(WorkQueue& queue);
+
+  Patience patience_;
+  std::vector<std::unique_ptr<Cluster>> active_, spare_;
 };
 
 /// The text of a fault's report: where, what, and for global memory what lies near the address.
 std::string describe(const Fault& fault, const Code& code, const Step* step, std::string_view what,
                      const AllocationTable& table);
-
-/// Worker::local of a warp's lane.
-std::byte* local_memory(Warp& warp, int lane);
-
-/// After lanes arrived or left: splits that wait at a full barrier may go on. True if any may.
-bool open_barriers(Worker& worker);
 
 }  // namespace tilewright::vgpu

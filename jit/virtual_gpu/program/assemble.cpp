@@ -14,9 +14,10 @@ constexpr std::uint32_t kNowhere = 0xffffffffu;
 
 class Assembler {
  public:
-  Assembler(DraftKernel kernel, const Level& level)
-      : kernel_(std::move(kernel)),
+  Assembler(const DraftKernel& kernel, const Level& level, Check check)
+      : kernel_(kernel),
         level_(level),
+        check_(check),
         flow_(control_flow(kernel_)),
         places_(place_registers(kernel_, flow_)) {}
 
@@ -39,7 +40,7 @@ class Assembler {
       head.text = first.text;
       TILEWRIGHT_TRY(add(head));
       for (int i = block.first; i < block.end; ++i) {
-        Draft& draft = kernel_.drafts[static_cast<std::size_t>(i)];
+        const Draft& draft = kernel_.drafts[static_cast<std::size_t>(i)];
         if (draft.guard >= 0) TILEWRIGHT_TRY(add_guard(draft));
         TILEWRIGHT_TRY(add(draft));
         if (draft.guard >= 0) guarded_.push_back(static_cast<int>(code_->steps.size()) - 1);
@@ -66,7 +67,8 @@ class Assembler {
   std::uint32_t place(int value) const { return places_.offset[static_cast<std::size_t>(value)]; }
 
   Result<void> push(Step step, const Form& form, const Draft& draft) {
-    step.run = level_.select(form);
+    if (check_ != Check::kOff) step.run = select_checked(form, check_);
+    if (step.run == nullptr) step.run = level_.select(form);
     if (step.run == nullptr) step.run = select_common(form);
     if (step.run == nullptr)
       return fail(
@@ -169,8 +171,9 @@ class Assembler {
     const Draft* draft;
   };
 
-  DraftKernel kernel_;
+  const DraftKernel& kernel_;
   const Level& level_;
+  const Check check_;
   ControlFlow flow_;
   RegisterPlaces places_;
   std::unique_ptr<Code> code_ = std::make_unique<Code>();
@@ -207,6 +210,8 @@ Pipe pipe_of(const Form& form) {
     case Op::kLoadParam:
     case Op::kAtom:
     case Op::kCpAsync:
+    case Op::kBulkCopy:
+    case Op::kStoreAsync:
       return Pipe::kMemory;
     case Op::kBlock:
     case Op::kBlockJoin:
@@ -224,14 +229,25 @@ Pipe pipe_of(const Form& form) {
     case Op::kNop:
     case Op::kCpAsyncCommit:
     case Op::kCpAsyncWait:
+    case Op::kMbarrier:
+    case Op::kMbarrierTest:
+    case Op::kCpAsyncArrive:
+    case Op::kBulkPrefetch:
+    case Op::kBulkCommit:
+    case Op::kBulkWait:
+    case Op::kFence:
+    case Op::kPrefetch:
+    case Op::kGridControl:
+    case Op::kClusterArrive:
+    case Op::kClusterWait:
       return Pipe::kControl;
     default:
       return f64 && form.op != Op::kMov ? Pipe::kDouble : Pipe::kInteger;
   }
 }
 
-Result<std::unique_ptr<Code>> assemble(DraftKernel kernel, const Level& level) {
-  return Assembler(std::move(kernel), level).run();
+Result<std::unique_ptr<Code>> assemble(const DraftKernel& kernel, const Level& level, Check check) {
+  return Assembler(kernel, level, check).run();
 }
 
 }  // namespace tilewright::vgpu

@@ -11,6 +11,6 @@
 namespace tilewright::vgpu {
 
 /// Errors: kUnsupported where no handler has the form of an instruction.
-Result<std::unique_ptr<Code>> assemble(DraftKernel kernel, const Level& level);
+Result<std::unique_ptr<Code>> assemble(const DraftKernel& kernel, const Level& level, Check check);
 
 }  // namespace tilewright::vgpu

@@ -43,6 +43,11 @@ struct Site {
   std::uint8_t address_bytes = 8;
   bool sign = false;             ///< loads extend by it
   Reduce reduce = Reduce::kAdd;  ///< of an atomic
+  bool cluster =
+      false;  ///< .shared::cluster: addresses of the blocks of the cluster are valid, too
+  Order order = Order::kWeak;
+  Scope scope = Scope::kCta;
+  Type type = Type::kNone;  ///< of the elements of an asynchronous reduction
 };
 
 enum class Special : std::uint8_t {
@@ -71,6 +76,21 @@ enum class Special : std::uint8_t {
   kZero,
   kOne,
   kGridId,
+  kClusterIdX,
+  kClusterIdY,
+  kClusterIdZ,
+  kNclusterIdX,
+  kNclusterIdY,
+  kNclusterIdZ,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterCtarank,
+  kClusterNctarank,
+  kIsExplicitCluster,
 };
 
 struct Constant {
@@ -115,6 +135,11 @@ inline constexpr std::uint64_t kSharedWindow = 0x0000'8100'0000'0000;
 inline constexpr std::uint64_t kLocalWindow = 0x0000'8200'0000'0000;
 inline constexpr std::uint64_t kParamWindow = 0x0000'8300'0000'0000;
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+/// Addresses of .shared::cluster: bits 24 and above hold the rank of the block plus one; 0 is the
+/// block's own memory, so that every address of .shared::cta is one of .shared::cluster.
+inline constexpr unsigned kRankShift = 24;
+inline constexpr std::uint32_t kRankOffsetMask = (1u << kRankShift) - 1;
+inline constexpr unsigned kMaxClusterBlocks = 16;
 inline constexpr std::uint32_t kSharedBase = 1024;
 inline constexpr std::uint32_t kLocalBase = 1024;
 inline constexpr std::uint32_t kParamBase = 0;

@@ -116,6 +116,23 @@ enum class Op : std::uint8_t {
   kNanosleep,
   kClock,
   kNop,
+  // Asynchronous: lower_async.cpp, execute/async/, execute/common/mbarrier.cpp, cluster.cpp
+  kMbarrier,       ///< mode: MbarrierOp
+  kMbarrierTest,   ///< test_wait, try_wait
+  kMbarrierCount,  ///< pending_count
+  kCpAsyncArrive,  ///< cp.async.mbarrier.arrive
+  kBulkCopy,
+  kBulkPrefetch,
+  kBulkCommit,
+  kBulkWait,
+  kStoreAsync,  ///< st.async, red.async
+  kFence,
+  kPrefetch,
+  kGridControl,
+  kClusterArrive,
+  kClusterWait,
+  kMapa,
+  kGetCtaRank,
 };
 
 enum class Round : std::uint8_t { kNearest, kZero, kDown, kUp };
@@ -150,6 +167,25 @@ enum class Reduce : std::uint8_t {
   kMax,
   kCas,
   kPopc,
+};
+
+/// Ordering semantics and scope of an access, fence or barrier. PTX ISA, "Memory Consistency Model".
+enum class Order : std::uint8_t {
+  kWeak,
+  kVolatile,
+  kRelaxed,
+  kAcquire,
+  kRelease,
+  kAcqRel,
+  kSeqCst,
+};
+enum class Scope : std::uint8_t { kCta, kCluster, kGpu, kSys };
+enum class FenceKind : std::uint8_t {
+  kThread,        ///< membar, fence{.sem}.scope
+  kMbarrierInit,  ///< fence.mbarrier_init.release.cluster
+  kProxyAsync,    ///< fence.proxy.async, of the site's space (kGeneric: all)
+  kProxyAlias,
+  kProxyTensormap,
 };
 
 struct Form {

@@ -39,7 +39,6 @@ void barrier(Lowering& l) {
     l.emit({.op = Op::kWarpSync}, {}, {mask});
     return;
   }
-  if (m.left() == "cluster") l.unsupported("instruction is not supported");
   l.guard_by_branch();
   Form form{.op = Op::kBarrier};
   bool reduce = m.take("red");
@@ -95,7 +94,7 @@ bool lower_control(Lowering& l) {
     l.emit({.op = Op::kNanosleep}, {}, {});
     return true;
   }
-  if (opcode == "pmevent" || opcode == "griddepcontrol") {
+  if (opcode == "pmevent") {
     m.next();
     l.emit({.op = Op::kNop}, {}, {});
     return true;

@@ -1,5 +1,4 @@
-// Loads, stores, atomics, asynchronous copies; fences and prefetches, which do nothing here, since
-// the steps of a block run in sequence.
+// Loads, stores and atomics.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,6 +74,13 @@ Type bits_of(Type type, bool store) {
   }
 }
 
+/// What a checker wants to know of an access.
+void say_semantics(const Lowering& l, Site* site) {
+  site->cluster = l.instruction().has("shared::cluster");
+  site->order = order_of(l.instruction());
+  site->scope = scope_of(l.instruction());
+}
+
 void load_parameter(Lowering& l, Form form, const Lowering::Address& at,
                     const std::vector<const ptx::Operand*>& targets, Type type) {
   int bytes = ptx::size_of(type);
@@ -137,6 +143,7 @@ void load_store(Lowering& l, bool store) {
   site.vector = form.vector;
   site.register_bytes = form.register_bytes;
   site.address_bytes = form.address_bytes;
+  say_semantics(l, &site);
   site.sign = form.type == Type::kS8 || form.type == Type::kS16 || form.type == Type::kS32;
   l.emit_memory(form, defs, uses, at.offset, site);
 }
@@ -192,67 +199,12 @@ void atomic(Lowering& l, bool returns) {
   site.vector = form.vector;
   site.address_bytes = form.address_bytes;
   site.reduce = form.reduce;
+  say_semantics(l, &site);
+  if (site.order == Order::kWeak) {
+    site.order = Order::kRelaxed;
+    site.scope = Scope::kGpu;
+  }
   l.emit_memory(form, defs, uses, at.offset, site);
-}
-
-/// The plain value of an address, its offset added.
-int whole(Lowering& l, const Lowering::Address& at) {
-  if (at.offset == 0) return at.value;
-  Width width = at.bytes == 4 ? Width::k32 : Width::k64;
-  int sum = l.temporary(width);
-  auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(at.offset));
-  if (width == Width::k32) offset &= 0xffffffffu;
-  l.emit_auxiliary({.op = Op::kAdd, .type = at.bytes == 4 ? Type::kU32 : Type::kU64}, {sum},
-                   {at.value, l.constant(width, offset)});
-  return sum;
-}
-
-/// cp.async{.ca|.cg}.shared.global [to], [from], bytes{, source_bytes | ignore}
-void cp_async(Lowering& l) {
-  auto& m = l.modifiers();
-  if (m.take("commit_group")) {
-    l.emit({.op = Op::kCpAsyncCommit}, {}, {});
-    return;
-  }
-  if (m.take("wait_all")) {
-    l.emit({.op = Op::kCpAsyncWait}, {}, {}, 0).form.mode = 1;
-    return;
-  }
-  if (m.take("wait_group")) {
-    if (l.operand(0).kind != Kind::kInteger) l.invalid("expected a number of groups");
-    l.emit({.op = Op::kCpAsyncWait}, {}, {}, l.operand(0).integer);
-    return;
-  }
-  if (m.left() == "bulk" || m.left() == "mbarrier" || m.left() == "reduce")
-    l.unsupported("instruction is not supported");
-  bool policy = take_hints(l);
-  if (!m.take("shared") && !m.take("shared::cta")) l.unsupported("the target is not .shared");
-  if (!m.take("global")) l.unsupported("the source is not .global");
-  Lowering::Address to = l.address(l.operand(0), Space::kShared);
-  Lowering::Address from = l.address(l.operand(1), Space::kGlobal);
-  if (l.operand(2).kind != Kind::kInteger) l.invalid("expected a number of bytes");
-  std::int64_t bytes = l.operand(2).integer;
-  if (bytes != 4 && bytes != 8 && bytes != 16)
-    l.invalid(fmt::format("copies {} bytes, expected 4, 8 or 16", bytes));
-  Form form{.op = Op::kCpAsync, .space = Space::kGlobal};
-  form.address_bytes = static_cast<std::uint8_t>(to.bytes);
-  int target = whole(l, to), source = whole(l, from);
-  std::vector<int> uses{source, target};
-  std::size_t optional = l.operand_count() - (policy ? 1 : 0);
-  if (optional > 3) {
-    const auto& extra = l.operand(3);
-    bool predicate = l.register_bytes(extra) == 0;
-    uses.push_back(l.use(extra, predicate ? Type::kPred : Type::kU32));
-    form.mode = predicate ? 2 : 1;
-  }
-  l.emit_memory(form, {}, uses, 0,
-                Site{Space::kGlobal, static_cast<std::uint16_t>(bytes), false, false});
-}
-
-void nothing(Lowering& l) {
-  while (!l.modifiers().next().empty()) {
-  }
-  l.emit({.op = Op::kNop}, {}, {});
 }
 
 }  // namespace
@@ -263,10 +215,6 @@ bool lower_memory(Lowering& l) {
   if (opcode == "st") return load_store(l, true), true;
   if (opcode == "atom") return atomic(l, true), true;
   if (opcode == "red") return atomic(l, false), true;
-  if (opcode == "cp" && l.modifiers().take("async")) return cp_async(l), true;
-  if (opcode == "membar" || opcode == "fence" || opcode == "prefetch" || opcode == "prefetchu" ||
-      opcode == "discard" || opcode == "applypriority")
-    return nothing(l), true;
   return false;
 }
 

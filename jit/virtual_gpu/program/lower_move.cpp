@@ -79,6 +79,7 @@ void cvta(Lowering& l) {
 
 void isspacep(Lowering& l) {
   Form form{.op = Op::kIsSpace, .type = Type::kPred};
+  if (l.instruction().has("shared::cluster")) form.mode = 1;
   form.space = take_space(l);
   int source = l.use(l.operand(1), Type::kU64);
   l.emit(form, {l.def(l.operand(0), Type::kPred)}, {source});

@@ -131,7 +131,6 @@ int Lowering::special_register(std::string_view name, Type type) {
     std::string_view name;
     Special special;
   };
-  // A block that was not launched in a cluster is a cluster of its own.
   static constexpr Named kNamed[] = {
       {"%tid.x", Special::kTidX},
       {"%tid.y", Special::kTidY},
@@ -159,21 +158,21 @@ int Lowering::special_register(std::string_view name, Type type) {
       {"%gridid", Special::kGridId},
       {"%smid", Special::kZero},
       {"%nsmid", Special::kOne},
-      {"%clusterid.x", Special::kCtaidX},
-      {"%clusterid.y", Special::kCtaidY},
-      {"%clusterid.z", Special::kCtaidZ},
-      {"%nclusterid.x", Special::kNctaidX},
-      {"%nclusterid.y", Special::kNctaidY},
-      {"%nclusterid.z", Special::kNctaidZ},
-      {"%cluster_ctaid.x", Special::kZero},
-      {"%cluster_ctaid.y", Special::kZero},
-      {"%cluster_ctaid.z", Special::kZero},
-      {"%cluster_nctaid.x", Special::kOne},
-      {"%cluster_nctaid.y", Special::kOne},
-      {"%cluster_nctaid.z", Special::kOne},
-      {"%cluster_ctarank", Special::kZero},
-      {"%cluster_nctarank", Special::kOne},
-      {"%is_explicit_cluster", Special::kZero},
+      {"%clusterid.x", Special::kClusterIdX},
+      {"%clusterid.y", Special::kClusterIdY},
+      {"%clusterid.z", Special::kClusterIdZ},
+      {"%nclusterid.x", Special::kNclusterIdX},
+      {"%nclusterid.y", Special::kNclusterIdY},
+      {"%nclusterid.z", Special::kNclusterIdZ},
+      {"%cluster_ctaid.x", Special::kClusterCtaidX},
+      {"%cluster_ctaid.y", Special::kClusterCtaidY},
+      {"%cluster_ctaid.z", Special::kClusterCtaidZ},
+      {"%cluster_nctaid.x", Special::kClusterNctaidX},
+      {"%cluster_nctaid.y", Special::kClusterNctaidY},
+      {"%cluster_nctaid.z", Special::kClusterNctaidZ},
+      {"%cluster_ctarank", Special::kClusterCtarank},
+      {"%cluster_nctarank", Special::kClusterNctarank},
+      {"%is_explicit_cluster", Special::kIsExplicitCluster},
   };
   Width width = width_of(ptx::size_of(type));
   for (const auto& named : kNamed)
@@ -409,6 +408,12 @@ void Lowering::enter(Frame& frame, const ptx::Function& function) {
 DraftKernel Lowering::run(const ptx::Function& kernel) {
   kernel_.info.name = std::string(kernel.name);
   kernel_.info.max_threads = kernel.max_threads > 0 ? kernel.max_threads : 1024;
+  for (std::size_t i = 0; i < kernel.cluster.size() && i < 3; ++i)
+    kernel_.info.cluster[i] = static_cast<unsigned>(std::max(kernel.cluster[i], 1));
+  if (!kernel.cluster.empty())
+    for (unsigned& n : kernel_.info.cluster) n = std::max(n, 1u);
+  kernel_.info.explicit_cluster = kernel.explicit_cluster;
+  kernel_.info.max_cluster_blocks = static_cast<unsigned>(std::max(kernel.max_cluster_rank, 0));
   Frame frame;
   frame_ = &frame;
   stack_ = {&frame};
@@ -487,9 +492,9 @@ void Lowering::lower_instruction(const ptx::Instruction& instruction) {
   Modifiers modifiers(instruction);
   instruction_ = &instruction;
   modifiers_ = &modifiers;
-  bool known = lower_move(*this) || lower_memory(*this) || lower_arithmetic(*this) ||
-               lower_bits(*this) || lower_compare(*this) || lower_convert(*this) ||
-               lower_lanes(*this) || lower_control(*this);
+  bool known = lower_move(*this) || lower_async(*this) || lower_memory(*this) ||
+               lower_arithmetic(*this) || lower_bits(*this) || lower_compare(*this) ||
+               lower_convert(*this) || lower_lanes(*this) || lower_control(*this);
   if (!known) unsupported("instruction is not supported");
   if (!modifiers.left().empty())
     unsupported(fmt::format("modifier '.{}' is not supported", modifiers.left()));

@@ -133,12 +133,17 @@ class Lowering {
   std::int64_t local_end_ = kLocalBase;
 };
 
+Order order_of(const ptx::Instruction& instruction);
+/// kCta where none is given.
+Scope scope_of(const ptx::Instruction& instruction);
+
 // Families: true if the opcode is theirs (and was lowered, or thrown at).
 bool lower_arithmetic(Lowering& lowering);
 bool lower_bits(Lowering& lowering);
 bool lower_compare(Lowering& lowering);
 bool lower_convert(Lowering& lowering);
 bool lower_move(Lowering& lowering);
+bool lower_async(Lowering& lowering);
 bool lower_memory(Lowering& lowering);
 bool lower_lanes(Lowering& lowering);
 bool lower_control(Lowering& lowering);

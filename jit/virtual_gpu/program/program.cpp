@@ -39,6 +39,7 @@ Result<std::shared_ptr<Program>> LoadedProgram::load(std::string_view ptx, Memor
                                                      const Level& level) {
   auto program = std::make_shared<LoadedProgram>(memory);
   program->text_ = ptx;
+  program->level_ = &level;
   TILEWRIGHT_ASSIGN_OR_RETURN(ptx::Module module, ptx::parse(program->text_));
 
   GlobalAddresses globals;
@@ -75,20 +76,32 @@ Result<std::shared_ptr<Program>> LoadedProgram::load(std::string_view ptx, Memor
   for (const auto& function : module.functions) {
     if (!function.entry || function.declaration) continue;
     TILEWRIGHT_ASSIGN_OR_RETURN(DraftKernel drafts, lower(module, function, globals));
-    TILEWRIGHT_ASSIGN_OR_RETURN(auto code, assemble(std::move(drafts), level));
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto code, assemble(drafts, level, Check::kOff));
     code->info.resources = estimate(code->info, code->max_live_registers);
     for (std::string_view comment : module.comments)
       if (auto resources = jit::parse_resources_comment(comment);
           resources && resources->kernel == function.name)
         code->info.resources = *resources;
-    program->kernels_[std::string(function.name)] = std::move(code);
+    drafts.info = code->info;
+    Kernel& kernel = program->kernels_[std::string(function.name)];
+    kernel.drafts = std::move(drafts);
+    kernel.codes[0] = std::move(code);
   }
   return std::shared_ptr<Program>(std::move(program));
 }
 
-const Code* LoadedProgram::code(std::string_view kernel) const {
+const Code* LoadedProgram::code(std::string_view kernel, Check check) const {
   auto it = kernels_.find(kernel);
-  return it == kernels_.end() ? nullptr : it->second.get();
+  if (it == kernels_.end()) return nullptr;
+  if (check == Check::kOff) return it->second.codes[0].get();
+  std::lock_guard lock(mutex_);
+  auto& code = it->second.codes[static_cast<std::size_t>(check)];
+  if (code == nullptr) {
+    // What has a handler without checks has one with them.
+    auto assembled = assemble(it->second.drafts, *level_, check);
+    if (assembled) code = std::move(*assembled);
+  }
+  return code.get();
 }
 const KernelInfo* LoadedProgram::find(std::string_view kernel) const {
   const Code* found = code(kernel);

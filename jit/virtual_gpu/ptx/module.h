@@ -128,6 +128,8 @@ struct Function {
   int max_threads = 0;  ///< product of .maxntid or .reqntid; 0: none
   bool required_threads = false;
   std::vector<int> cluster;  ///< .reqnctapercluster
+  bool explicit_cluster = false;
+  int max_cluster_rank = 0;  ///< .maxclusterrank; 0: none
 };
 
 /// Views point into the text that was parsed, which has to outlive the module.

@@ -445,6 +445,10 @@ class Parser {
         function.required_threads = name == "reqntid";
       } else if (name == "reqnctapercluster") {
         function.cluster = numbers;
+      } else if (name == "explicitcluster") {
+        function.explicit_cluster = true;
+      } else if (name == "maxclusterrank" && !numbers.empty()) {
+        function.max_cluster_rank = numbers[0];
       }
     }
   }

@@ -1,7 +1,6 @@
 // cp.async. A copy lands when its group is waited for, so that a kernel that forgets to wait reads
 // what was there before. Groups are kept per warp.
-#include <cstring>
-
+#include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
 #include "jit/virtual_gpu/execute/worker.h"
@@ -9,94 +8,121 @@
 namespace tilewright::vgpu {
 namespace {
 
-CopyQueue& queue_of(Warp& w) { return w.block->copies[static_cast<std::size_t>(w.index)]; }
+AsyncEngine& engine_of(Warp& w) { return w.block->cluster->async; }
+
+/// Bytes that each lane reads; the rest of its target becomes zero.
+struct Reads {
+  std::uint64_t address[kLanes] = {};
+  std::uint32_t bytes[kLanes] = {};
+  std::uint32_t lanes = 0;  ///< that read any: the others may have any address
+};
+
+/// Whether the lanes read whole elements of one allocation.
+bool in_one_allocation(const Step* s, Warp& w, const Reads& reads, std::uint32_t bytes) {
+  std::uint64_t low = ~std::uint64_t{0}, high = 0, any = 0;
+  bool whole = true;
+  for_lanes(reads.lanes, [&](int i) {
+    low = std::min(low, reads.address[i]);
+    high = std::max(high, reads.address[i]);
+    any |= reads.address[i];
+    whole &= reads.bytes[i] == bytes;
+  });
+  if (!whole || any % bytes != 0) return false;
+  const Range& range = w.ranges[s->site];
+  return (low >= range.begin && high < range.end && bytes <= range.end - high) ||
+         refill(s, w, low, high);
+}
+
+/// Where a lane reads fewer bytes than it writes, only these have to be valid, and aligned as the
+/// largest element that they are made of.
+bool locate_reads(const Step* s, Warp& w, const Reads& reads, std::uint32_t bytes,
+                  std::byte** hosts) {
+  if (reads.lanes == 0) return true;
+  if (in_one_allocation(s, w, reads, bytes)) {
+    for_lanes(reads.lanes, [&](int i) {
+      hosts[i] = reinterpret_cast<std::byte*>(reads.address[i] + w.global_delta);
+    });
+    return true;
+  }
+  bool valid = true;
+  for_lanes(reads.lanes, [&](int i) {
+    if (!valid) return;
+    Wanted wanted;
+    wanted.address = reads.address[i];
+    wanted.bytes = reads.bytes[i];
+    wanted.alignment = reads.bytes[i] & (~reads.bytes[i] + 1);
+    wanted.what = "asynchronous read of global memory";
+    hosts[i] = locate(s, w, i, wanted).host;
+    valid = hosts[i] != nullptr;
+  });
+  return valid;
+}
 
 /// a: source, b: target, c: bytes to read (kMode 1) or a predicate that says to read none (2).
 template <int kMode, class To>
 const Step* copy(const Step* s, std::byte* r, Warp& w) {
-  const Site& site = w.code->sites[s->site];
+  const std::uint32_t bytes = w.code->sites[s->site].bytes;
   const auto* from = lanes<std::uint64_t>(r, s->a);
   const auto* to = lanes<To>(r, s->b);
-  std::uint64_t address[kLanes] = {};
-  std::byte* host[kLanes] = {};
-  // Lanes that read nothing may have any source address.
-  std::uint32_t reading = 0;
-  std::uint8_t wanted[kLanes] = {};
-  bool valid = true;
+  Reads reads;
+  int wrong = -1;
   for_lanes(w.mask, [&](int i) {
-    std::uint32_t bytes = site.bytes;
-    if (kMode == 1) bytes = lanes<std::uint32_t>(r, s->c)[i];
-    if (kMode == 2 && (predicate(r, s->c) >> i & 1) != 0) bytes = 0;
-    if (valid && bytes > site.bytes) {
-      valid = false;
-      fault(s, w, FaultKind::kIllegalInstruction, i, bytes, "a source size beyond the copy's");
-    }
-    wanted[i] = static_cast<std::uint8_t>(bytes);
-    address[i] = from[i];
-    if (bytes != 0) reading |= 1u << i;
+    std::uint32_t wanted = bytes;
+    if (kMode == 1) wanted = lanes<std::uint32_t>(r, s->c)[i];
+    if (kMode == 2 && (predicate(r, s->c) >> i & 1) != 0) wanted = 0;
+    if (wanted > bytes && wrong < 0) wrong = i;
+    reads.bytes[i] = wanted;
+    reads.address[i] = from[i];
+    if (wanted != 0) reads.lanes |= 1u << i;
   });
-  if (!valid) return nullptr;
-  if (w.counting) count_request(s, w, address, reading);
-  if (reading != 0 && !resolve(s, w, address, reading, host)) return nullptr;
+  if (wrong >= 0)
+    return fault(s, w, FaultKind::kIllegalInstruction, wrong, reads.bytes[wrong],
+                 "a source size beyond the copy's");
+  if (w.counting) count_request(s, w, reads.address, reads.lanes);
+  std::byte* hosts[kLanes] = {};
+  if (!locate_reads(s, w, reads, bytes, hosts)) return nullptr;
 
-  CopyQueue& queue = queue_of(w);
   for_lanes(w.mask, [&](int i) {
     std::uint64_t target = to[i];
-    if (!valid) return;
-    if (target < kSharedBase || target > 0xffffffffu || target + site.bytes > w.shared_end) {
-      valid = false;
-      fault(s, w, FaultKind::kOutOfBounds, i, target, "asynchronous write to shared memory");
-    } else if (target % site.bytes != 0) {
-      valid = false;
-      fault(s, w, FaultKind::kMisaligned, i, target, "asynchronous write to shared memory");
-    } else {
-      queue.copies.push_back({reinterpret_cast<std::uintptr_t>(host[i]), w.shared + target,
-                              static_cast<std::uint8_t>(site.bytes), wanted[i]});
-      ++queue.open;
-    }
+    if (wrong < 0 && (target < kSharedBase || target > 0xffffffffu ||
+                      target + bytes > w.shared_end || target % bytes != 0))
+      wrong = i;
   });
-  return valid ? s + 1 : nullptr;
+  if (wrong >= 0)
+    return fault(s, w, to[wrong] % bytes != 0 ? FaultKind::kMisaligned : FaultKind::kOutOfBounds,
+                 wrong, to[wrong], "asynchronous write to shared memory");
+  AsyncOperation& operation = engine_of(w).make(w, s, std::countr_zero(w.mask));
+  operation.completion = AsyncOperation::Completion::kCopyGroup;
+  operation.chunks.reserve(kLanes);
+  for_lanes(w.mask, [&](int i) {
+    std::uint32_t read = reads.bytes[i];
+    std::byte* target = w.shared + to[i];
+    if (read != 0) operation.chunks.push_back({target, hosts[i], read});
+    if (read != bytes) operation.chunks.push_back({target + read, nullptr, bytes - read});
+  });
+  engine_of(w).issue(operation);
+  return s + 1;
 }
 
 const Step* commit(const Step* s, std::byte*, Warp& w) {
-  CopyQueue& queue = queue_of(w);
-  queue.groups.push_back(queue.open);
-  queue.open = 0;
+  engine_of(w).commit_copies(w);
+  return s + 1;
+}
+const Step* waited(const Step* s, Warp& w) {
+  if (Checker* checker = w.worker->context.checker)
+    checker->async_waited(s, w, w.mask, false, false);
   return s + 1;
 }
 const Step* wait_group(const Step* s, std::byte*, Warp& w) {
-  queue_of(w).land(static_cast<std::size_t>(s->immediate));
-  return s + 1;
+  engine_of(w).wait_copies(w, static_cast<std::size_t>(s->immediate));
+  return waited(s, w);
 }
 const Step* wait_all(const Step* s, std::byte*, Warp& w) {
-  queue_of(w).land_all();
-  return s + 1;
-}
-
-void land_one(const PendingCopy& copy) {
-  if (copy.source_bytes != 0)
-    std::memcpy(copy.to, reinterpret_cast<const void*>(copy.from), copy.source_bytes);
-  std::memset(copy.to + copy.source_bytes, 0,
-              static_cast<std::size_t>(copy.bytes - copy.source_bytes));
+  engine_of(w).wait_all_copies(w);
+  return waited(s, w);
 }
 
 }  // namespace
-
-void CopyQueue::land(std::size_t groups_left) {
-  std::size_t landing = 0;
-  while (groups.size() > groups_left) {
-    landing += groups.front();
-    groups.pop_front();
-  }
-  for (std::size_t i = 0; i < landing; ++i) land_one(copies[i]);
-  copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(landing));
-}
-void CopyQueue::land_all() {
-  for (const PendingCopy& copy : copies) land_one(copy);
-  copies.clear();
-  groups.clear();
-  open = 0;
-}
 
 Handler select_async_copy(const Form& form) {
   switch (form.op) {

@@ -1,4 +1,7 @@
 // atom and red. Lane after lane; across host threads they are atomic on the host, too.
+#include <cstring>
+
+#include "jit/virtual_gpu/execute/async/reduce.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/half_scalar.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
@@ -139,7 +142,61 @@ bool is_float_op(Reduce reduce, bool min_max) {
   return reduce == Reduce::kExch;
 }
 
+template <class Kind>
+void reduce_elements(Reduce op, std::byte* to, const std::byte* from, std::size_t bytes) {
+  using Bits = typename Kind::Bits;
+  for (std::size_t i = 0; i + sizeof(Bits) <= bytes; i += sizeof(Bits)) {
+    Bits value = 0;
+    if (from != nullptr) std::memcpy(&value, from + i, sizeof value);
+    update<Kind>(op, to + i, value, 0);
+  }
+}
+
+using ReduceElements = void (*)(Reduce, std::byte*, const std::byte*, std::size_t);
+
+ReduceElements reduction_of(Type type) {
+  switch (type) {
+    case Type::kB32:
+    case Type::kU32:
+      return reduce_elements<Integer<std::uint32_t>>;
+    case Type::kS32:
+      return reduce_elements<Integer<std::int32_t>>;
+    case Type::kB64:
+    case Type::kU64:
+      return reduce_elements<Integer<std::uint64_t>>;
+    case Type::kS64:
+      return reduce_elements<Integer<std::int64_t>>;
+    case Type::kF32:
+      return reduce_elements<Float32>;
+    case Type::kF64:
+      return reduce_elements<Float64>;
+    case Type::kF16:
+      return reduce_elements<Half<false>>;
+    case Type::kBF16:
+      return reduce_elements<Half<true>>;
+    case Type::kF16x2:
+      return reduce_elements<Pair<false>>;
+    case Type::kBF16x2:
+      return reduce_elements<Pair<true>>;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
+
+bool can_reduce(Reduce reduce, Type type) {
+  if (reduction_of(type) == nullptr || reduce == Reduce::kCas || reduce == Reduce::kPopc)
+    return false;
+  if (!ptx::is_float(type)) return true;
+  bool half = ptx::size_of(type) == 2 || type == Type::kF16x2 || type == Type::kBF16x2;
+  return is_float_op(reduce, half);
+}
+
+void reduce_bytes(Reduce reduce, Type type, std::byte* to, const std::byte* from,
+                  std::size_t bytes) {
+  reduction_of(type)(reduce, to, from, bytes);
+}
 
 Handler select_atomic(const Form& form) {
   if (form.op != Op::kAtom) return nullptr;

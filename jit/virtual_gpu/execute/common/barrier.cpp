@@ -1,5 +1,6 @@
 // Barriers of a block, and of a warp. Arrival is counted by lanes, so that a barrier in divergent
 // code works as on GPUs with independent thread scheduling; lanes that have exited count as arrived.
+#include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
 #include "jit/virtual_gpu/execute/worker.h"
@@ -28,6 +29,8 @@ Barrier* named(const Step* s, std::byte* r, Warp& w, int* index) {
   return &barrier;
 }
 
+Checker* checker_of(Warp& w) { return w.worker->context.checker; }
+
 const Step* wait(const Step* s, Warp& w, Barrier& barrier, int index) {
   barrier.arrived[static_cast<std::size_t>(w.index)] |= w.mask;
   Split& split = w.splits[w.current];
@@ -35,7 +38,8 @@ const Step* wait(const Step* s, Warp& w, Barrier& barrier, int index) {
   split.barrier = static_cast<std::int8_t>(index);
   split.mask = w.mask;
   split.pc = s;
-  open_barriers(*w.worker);
+  if (Checker* checker = checker_of(w)) checker->barrier_arrive(s, w, w.mask, index, true);
+  open_barriers(*w.block);
   return stop_split(w);
 }
 
@@ -46,8 +50,16 @@ bool passed(Warp& w) {
   return result;
 }
 
+void tell_passed(const Step* s, Warp& w) {
+  if (Checker* checker = checker_of(w))
+    checker->barrier_pass(s, w, w.mask, w.splits[w.current].barrier);
+}
+
 const Step* barrier_sync(const Step* s, std::byte* r, Warp& w) {
-  if (passed(w)) return s + 1;
+  if (passed(w)) {
+    tell_passed(s, w);
+    return s + 1;
+  }
   int index = 0;
   Barrier* barrier = named(s, r, w, &index);
   return barrier == nullptr ? nullptr : wait(s, w, *barrier, index);
@@ -58,13 +70,15 @@ const Step* barrier_arrive(const Step* s, std::byte* r, Warp& w) {
   Barrier* barrier = named(s, r, w, &index);
   if (barrier == nullptr) return nullptr;
   barrier->arrived[static_cast<std::size_t>(w.index)] |= w.mask;
-  open_barriers(*w.worker);
+  if (Checker* checker = checker_of(w)) checker->barrier_arrive(s, w, w.mask, index, false);
+  open_barriers(*w.block);
   return s + 1;
 }
 
 template <Reduce kReduce>
 const Step* barrier_reduce(const Step* s, std::byte* r, Warp& w) {
   if (passed(w)) {
+    tell_passed(s, w);
     std::uint32_t packed = w.splits[w.current].result;
     std::uint32_t hold = packed >> 16, all = packed & 0xffff;
     if (kReduce == Reduce::kPopc) {
@@ -89,7 +103,10 @@ const Step* barrier_reduce(const Step* s, std::byte* r, Warp& w) {
 const Step* warp_sync(const Step* s, std::byte* r, Warp& w) {
   if (passed(w)) return s + 1;
   std::uint32_t wanted = lanes<std::uint32_t>(r, s->a)[std::countr_zero(w.mask)] & w.live;
-  if ((wanted & ~w.mask) == 0) return s + 1;
+  if ((wanted & ~w.mask) == 0) {
+    if (Checker* checker = checker_of(w)) checker->warp_sync(s, w, wanted, w.mask);
+    return s + 1;
+  }
   Split& split = w.splits[w.current];
   split.state = Split::State::kWarpSync;
   split.wanted = wanted;
@@ -102,22 +119,21 @@ const Step* warp_sync(const Step* s, std::byte* r, Warp& w) {
     if (other.state != Split::State::kWarpSync || (other.wanted & w.live & ~here) != 0) continue;
     other.state = Split::State::kReady;
     other.passed = true;
+    if (Checker* checker = checker_of(w)) checker->warp_sync(s, w, other.wanted, here);
   }
   return stop_split(w);
 }
 
 }  // namespace
 
-bool open_barriers(Worker& worker) {
-  bool opened = false;
+void open_barriers(Block& block) {
   for (int id = 0; id < kBarriers; ++id) {
-    Barrier& barrier = worker.block.barriers[static_cast<std::size_t>(id)];
+    Barrier& barrier = block.barriers[static_cast<std::size_t>(id)];
     if (!barrier.used) continue;
     std::uint32_t arrived = 0;
     bool all = true, any = false;
-    for (int i = 0; i < worker.block.warps; ++i) {
-      const Warp& warp = worker.warps[static_cast<std::size_t>(i)];
-      std::uint32_t lanes = barrier.arrived[static_cast<std::size_t>(i)];
+    for (const Warp& warp : block.warps) {
+      std::uint32_t lanes = barrier.arrived[static_cast<std::size_t>(warp.index)];
       bool complete = (warp.live & ~lanes) == 0;
       all &= complete;
       any |= lanes != 0;
@@ -125,8 +141,7 @@ bool open_barriers(Worker& worker) {
     }
     if (!any || !(barrier.wanted == 0 ? all : arrived >= barrier.wanted)) continue;
     std::uint32_t result = barrier.true_lanes << 16 | (barrier.lanes & 0xffff);
-    for (int i = 0; i < worker.block.warps; ++i) {
-      Warp& warp = worker.warps[static_cast<std::size_t>(i)];
+    for (Warp& warp : block.warps) {
       for (Split& split : warp.splits) {
         if (split.state != Split::State::kBarrier || split.barrier != id) continue;
         split.state = Split::State::kReady;
@@ -136,9 +151,9 @@ bool open_barriers(Worker& worker) {
       }
     }
     barrier = Barrier{};
-    opened = true;
+    block.cluster->stalls = 0;
+    if (Checker* checker = block.cluster->context.checker) checker->barrier_open(block, id);
   }
-  return opened;
 }
 
 Handler select_barrier(const Form& form) {

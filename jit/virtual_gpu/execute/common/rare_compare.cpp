@@ -1,4 +1,5 @@
 // setp with two results or a predicate to combine with, comparisons of halves, set, isspacep.
+#include "jit/virtual_gpu/execute/cluster.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/half_scalar.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
@@ -208,14 +209,17 @@ struct MakeSet {
   static Handler handler(const Form& form) { return set_of<V>(form); }
 };
 
-template <Space kSpace>
+/// kCluster: the windows of all blocks of the cluster, not only the own one.
+template <Space kSpace, bool kCluster = false>
 const Step* is_space(const Step* s, std::byte* r, Warp& w) {
   const auto* a = lanes<std::uint64_t>(r, s->a);
   std::uint32_t result = 0;
   for_lanes(w.mask, [&](int i) {
     auto in = [&](std::uint64_t base) { return a[i] - base < kWindowBytes; };
     bool shared = in(kSharedWindow), local = in(kLocalWindow), param = in(kParamWindow);
-    bool yes = kSpace == Space::kShared  ? shared
+    auto rank = static_cast<std::uint32_t>(a[i]) >> kRankShift;  // plus one; 0: the own block
+    bool own = rank == 0 || rank == w.block->rank + 1;
+    bool yes = kSpace == Space::kShared  ? shared && (kCluster || own)
                : kSpace == Space::kLocal ? local
                : kSpace == Space::kParam ? param
                                          : !shared && !local && !param;
@@ -234,6 +238,7 @@ Handler select_rare_compare(const Form& form) {
     case Op::kSet:
       return by_type<MakeSet>(form);
     case Op::kIsSpace:
+      if (form.space == Space::kShared && form.mode == 1) return is_space<Space::kShared, true>;
       return form.space == Space::kShared  ? is_space<Space::kShared>
              : form.space == Space::kLocal ? is_space<Space::kLocal>
              : form.space == Space::kParam ? is_space<Space::kParam>

@@ -6,7 +6,8 @@ namespace tilewright::vgpu {
 Handler select_common(const Form& form) {
   constexpr Handler (*kFamilies[])(const Form&) = {
       select_control,    select_barrier,      select_lanes,        select_atomic,
-      select_parameter,  select_async_copy,   select_rare_bits,    select_rare_integer,
+      select_parameter,  select_async_copy,   select_cluster,      select_mbarrier,
+      select_bulk_copy,  select_fence,        select_rare_bits,    select_rare_integer,
       select_rare_float, select_rare_compare, select_rare_convert, select_rare_memory,
   };
   for (auto* family : kFamilies)

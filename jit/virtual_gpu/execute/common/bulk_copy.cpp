@@ -1,0 +1,210 @@
+// Bulk copies and reductions, st.async, red.async. PTX ISA, "cp.async.bulk", "st.async".
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "jit/virtual_gpu/check/checker.h"
+#include "jit/virtual_gpu/execute/common/families.h"
+#include "jit/virtual_gpu/execute/common/per_lane.h"
+#include "jit/virtual_gpu/execute/worker.h"
+#include "jit/virtual_gpu/program/async_form.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+constexpr std::uint64_t kBulkAlignment = 16;
+
+Wanted shared_range(std::uint64_t address, std::uint64_t bytes, const char* what) {
+  Wanted wanted;
+  wanted.space = Space::kShared;
+  wanted.address = address;
+  wanted.bytes = bytes;
+  wanted.alignment = kBulkAlignment;
+  wanted.cluster = true;
+  wanted.what = what;
+  return wanted;
+}
+Wanted mbarrier_range(std::uint64_t address) {
+  Wanted wanted = shared_range(address, 8, "access to an mbarrier in shared memory");
+  wanted.alignment = 8;
+  return wanted;
+}
+
+/// The same address in another block of the cluster.
+Place in_block(const Place& place, Block& block, std::uint64_t bytes) {
+  return {block.at(place.address, bytes), &block, place.address};
+}
+
+void start(AsyncEngine& engine, const Step* s, Warp& w, int lane, const Place& to,
+           const Place& from, std::uint32_t bytes, const Place& mbarrier) {
+  const Site& site = w.code->sites[s->site];
+  const std::int32_t flags = s->immediate;
+  AsyncOperation& operation = engine.make(w, s, lane);
+  operation.chunks.push_back({to.host, from.host, bytes});
+  operation.to = (flags & kBulkToGlobal) != 0 ? Space::kGlobal : Space::kShared;
+  operation.from = (flags & kBulkFromShared) != 0 ? Space::kShared : Space::kGlobal;
+  operation.reduces = (flags & kBulkReduce) != 0;
+  operation.reduce = site.reduce;
+  operation.type = site.type;
+  if ((flags & kBulkMbarrier) != 0) {
+    operation.mbarrier = {mbarrier.block, mbarrier.address};
+    operation.tx_bytes = bytes;
+  } else {
+    operation.completion = AsyncOperation::Completion::kBulkGroup;
+  }
+  engine.issue(operation);
+}
+
+/// One lane's copy; false after a fault. Operands: target, source, bytes, mbarrier, mask of blocks.
+bool copy(const Step* s, std::byte* r, Warp& w, int lane) {
+  const std::uint32_t* o = w.code->operands.data() + s->c;
+  const std::int32_t flags = s->immediate;
+  std::uint64_t to_address = lanes<std::uint64_t>(r, o[0])[lane];
+  std::uint64_t from_address = lanes<std::uint64_t>(r, o[1])[lane];
+  std::uint32_t bytes = lanes<std::uint32_t>(r, o[2])[lane];
+  if (bytes % kBulkAlignment != 0) {
+    fault(s, w, FaultKind::kIllegalInstruction, lane, bytes,
+          fmt::format("a bulk copy of {} bytes, expected a multiple of 16", bytes).c_str());
+    return false;
+  }
+  Wanted wanted = shared_range(from_address, bytes, "bulk read of shared memory");
+  wanted.cluster = false;
+  if ((flags & kBulkFromShared) == 0) {
+    wanted.space = Space::kGlobal;
+    wanted.what = "bulk read of global memory";
+  }
+  Place from = locate(s, w, lane, wanted);
+  if (from.host == nullptr) return false;
+  wanted = shared_range(to_address, bytes, "bulk write of shared memory");
+  if ((flags & kBulkToGlobal) != 0) {
+    wanted.space = Space::kGlobal;
+    wanted.what = "bulk write of global memory";
+  }
+  Place to = locate(s, w, lane, wanted);
+  if (to.host == nullptr) return false;
+  Place mbarrier;
+  if ((flags & kBulkMbarrier) != 0) {
+    mbarrier = locate(s, w, lane, mbarrier_range(lanes<std::uint64_t>(r, o[3])[lane]));
+    if (mbarrier.host == nullptr) return false;
+    if ((flags & kBulkMulticast) == 0 && mbarrier.block != to.block) {
+      fault(s, w, FaultKind::kIllegalInstruction, lane, mbarrier.address,
+            "the mbarrier of a bulk copy that is not in the block of its target");
+      return false;
+    }
+  }
+  if (w.counting) {
+    if ((flags & kBulkFromShared) == 0) count_range(w, from_address, bytes, false);
+    if ((flags & kBulkToGlobal) != 0) count_range(w, to_address, bytes, true);
+  }
+  Cluster& cluster = *w.block->cluster;
+  if ((flags & kBulkMulticast) == 0) {
+    start(cluster.async, s, w, lane, to, from, bytes, mbarrier);
+    return true;
+  }
+  std::uint32_t ranks = lanes<std::uint16_t>(r, o[4])[lane];
+  if (ranks >> cluster.blocks.size() != 0) {
+    fault(
+        s, w, FaultKind::kIllegalInstruction, lane, ranks,
+        fmt::format("a multicast to blocks {:#x} of a cluster of {}", ranks, cluster.blocks.size())
+            .c_str());
+    return false;
+  }
+  for (; ranks != 0; ranks &= ranks - 1) {
+    Block& block = cluster.blocks[static_cast<std::size_t>(std::countr_zero(ranks))];
+    start(cluster.async, s, w, lane, in_block(to, block, bytes), from, bytes,
+          in_block(mbarrier, block, 8));
+  }
+  return true;
+}
+
+const Step* bulk_copy(const Step* s, std::byte* r, Warp& w) {
+  for (std::uint32_t mask = w.mask; mask != 0; mask &= mask - 1)
+    if (!copy(s, r, w, std::countr_zero(mask))) return nullptr;
+  return s + 1;
+}
+
+/// Has no effect but that its range has to be valid.
+const Step* prefetch(const Step* s, std::byte* r, Warp& w) {
+  for (std::uint32_t mask = w.mask; mask != 0; mask &= mask - 1) {
+    int lane = std::countr_zero(mask);
+    Wanted wanted;
+    wanted.address = lanes<std::uint64_t>(r, s->a)[lane];
+    wanted.bytes = lanes<std::uint32_t>(r, s->b)[lane];
+    wanted.alignment = kBulkAlignment;
+    wanted.what = "bulk prefetch of global memory";
+    if (locate(s, w, lane, wanted).host == nullptr) return nullptr;
+  }
+  return s + 1;
+}
+
+const Step* commit(const Step* s, std::byte*, Warp& w) {
+  w.block->cluster->async.commit_bulk(w, w.mask);
+  return s + 1;
+}
+template <bool kRead>
+const Step* wait(const Step* s, std::byte*, Warp& w) {
+  w.block->cluster->async.wait_bulk(w, w.mask, static_cast<std::size_t>(s->immediate), kRead);
+  if (Checker* checker = w.worker->context.checker)
+    checker->async_waited(s, w, w.mask, true, kRead);
+  return s + 1;
+}
+
+/// Operands: target, mbarrier, elements.
+bool store_lane(const Step* s, std::byte* r, Warp& w, int lane) {
+  const Site& site = w.code->sites[s->site];
+  const std::uint32_t* o = w.code->operands.data() + s->c;
+  Wanted wanted = shared_range(lanes<std::uint64_t>(r, o[0])[lane], site.bytes,
+                               "asynchronous store to shared memory");
+  wanted.alignment = site.bytes;
+  Place to = locate(s, w, lane, wanted);
+  if (to.host == nullptr) return false;
+  Place mbarrier = locate(s, w, lane, mbarrier_range(lanes<std::uint64_t>(r, o[1])[lane]));
+  if (mbarrier.host == nullptr) return false;
+  if (mbarrier.block != to.block) {
+    fault(s, w, FaultKind::kIllegalInstruction, lane, mbarrier.address,
+          "the mbarrier of an asynchronous store that is not in the block of its target");
+    return false;
+  }
+  AsyncOperation& operation = w.block->cluster->async.make(w, s, lane);
+  std::size_t element = site.bytes / site.vector;
+  operation.data.resize(site.bytes);
+  for (std::size_t v = 0; v < site.vector; ++v)
+    std::memcpy(operation.data.data() + v * element,
+                r + o[2 + v] + static_cast<std::size_t>(lane) * element, element);
+  operation.chunks.push_back({to.host, operation.data.data(), site.bytes});
+  operation.from = Space::kRegister;
+  operation.reduces = s->immediate != 0;
+  operation.reduce = site.reduce;
+  operation.type = site.type;
+  operation.mbarrier = {mbarrier.block, mbarrier.address};
+  operation.tx_bytes = site.bytes;
+  w.block->cluster->async.issue(operation);
+  return true;
+}
+
+const Step* store_async(const Step* s, std::byte* r, Warp& w) {
+  for (std::uint32_t mask = w.mask; mask != 0; mask &= mask - 1)
+    if (!store_lane(s, r, w, std::countr_zero(mask))) return nullptr;
+  return s + 1;
+}
+
+}  // namespace
+
+Handler select_bulk_copy(const Form& form) {
+  switch (form.op) {
+    case Op::kBulkCopy:
+      return bulk_copy;
+    case Op::kBulkPrefetch:
+      return prefetch;
+    case Op::kBulkCommit:
+      return commit;
+    case Op::kBulkWait:
+      return form.mode == 1 ? wait<true> : wait<false>;
+    case Op::kStoreAsync:
+      return store_async;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,35 @@
+/// What lower_async.cpp tells the handlers of asynchronous instructions in Draft::immediate.
+#pragma once
+
+#include <cstdint>
+
+namespace tilewright::vgpu {
+
+/// Of Op::kMbarrier: what is done, in the low bits of the immediate.
+enum MbarrierFlags : std::int32_t {
+  kMbarrierInit = 1,
+  kMbarrierInvalidate = 2,
+  kMbarrierArrives = 4,      ///< count in `b`, or 1
+  kMbarrierDrops = 8,        ///< with kMbarrierArrives: arrive_drop
+  kMbarrierExpects = 16,     ///< bytes in `b`
+  kMbarrierCompletes = 32,   ///< bytes in `b`
+  kMbarrierNoComplete = 64,  ///< the phase must not end by it
+  kMbarrierReturnsState = 128,
+};
+
+/// Of Op::kMbarrierTest.
+enum MbarrierTestFlags : std::int32_t {
+  kTestParity = 1,  ///< `b` is a parity (32 bits), not a state (64 bits)
+  kTestTries = 2,   ///< try_wait: may suspend
+};
+
+/// Of Op::kBulkCopy. Operands: target, source, bytes, mbarrier (0 without), mask of blocks.
+enum BulkFlags : std::int32_t {
+  kBulkMbarrier = 1,  ///< completes by an mbarrier, else by a bulk group
+  kBulkMulticast = 2,
+  kBulkReduce = 4,
+  kBulkToGlobal = 8,
+  kBulkFromShared = 16,
+};
+
+}  // namespace tilewright::vgpu
