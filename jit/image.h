@@ -14,7 +14,7 @@ namespace tilewright::jit {
 using HeaderSet = std::map<std::string, std::string>;
 
 struct Source {
-  std::string name;  ///< file name that compiler messages carry: "swiglu.simt_gemm.cu"
+  std::string name;  ///< file name that compiler messages carry: "simt_gemm.cu"
   std::string text;
 };
 

@@ -84,7 +84,7 @@ Result<templates::Config> parse_config(const std::string& text, templates::Confi
 
 void print_text(const GenerateOptions& options, const templates::Generated& generated,
                 const jit::Image& image) {
-  if (options.emit == "source") std::cout << generated.source.text;
+  if (options.emit == "source") std::cout << generated.comment << generated.source.text;
   if (options.emit == "ptx") std::cout << image.ptx;
   if (options.emit == "plan") std::cout << jit::to_json(generated.plan).dump(2) << "\n";
   if (options.emit == "resources")
@@ -108,6 +108,7 @@ nlohmann::json to_json(const templates::Family& family, const templates::Config&
   return {{"family", family.name()},
           {"config", config},
           {"architecture", image.architecture.name()},
+          {"comment", generated.comment},
           {"source", generated.source.text},
           {"ptx", image.ptx},
           {"plan", jit::to_json(generated.plan)},

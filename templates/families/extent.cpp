@@ -33,11 +33,11 @@ std::string Extent::text() const {
 
 std::string Extent::text(const std::function<std::string(const std::string&)>& name) const {
   if (symbols_.empty()) return std::to_string(number_);
+  std::vector<std::string> names;
+  for (const std::string& symbol : symbols_) names.push_back(name(symbol));
+  std::sort(names.begin(), names.end());
   std::string result;
-  for (const std::string& symbol : symbols_) {
-    if (!result.empty()) result += " * ";
-    result += name(symbol);
-  }
+  for (const std::string& factor : names) result += (result.empty() ? "" : " * ") + factor;
   return number_ == 1 ? result : result + " * " + std::to_string(number_);
 }
 

@@ -29,7 +29,7 @@ class Extent {
 
   /// "M * 4096", as plans write it.
   std::string text() const;
-  /// With names of the symbols, in device code.
+  /// With names of the symbols, in device code; in the order of those.
   std::string text(const std::function<std::string(const std::string&)>& name) const;
   /// The value under bindings; nullopt if one is missing.
   std::optional<std::int64_t> value(const Bindings& bindings) const;

@@ -32,7 +32,8 @@ struct Facts {
 };
 
 struct Generated {
-  jit::Source source;
+  jit::Source source;   ///< knows none of the group's names (templates/families/names.h)
+  std::string comment;  ///< what the source is of, and what its names stand for; for people
   /// For the group as an operator; image digests are still empty. Its `legal` restates the facts.
   jit::Plan plan;
 };

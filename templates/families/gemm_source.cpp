@@ -19,19 +19,9 @@ GemmWriter::GemmWriter(const Operator& group, GemmProblem problem, const Config&
       initializer_(std::move(initializer)),
       code_(group, problem_.space) {
   code_.choose_width(std::min(tunable("width"), tunable("thread_n")));
-  // A tensor has one name, also where it is operand twice, or read by the visitor as well.
-  std::map<ValueId, std::string> names;
-  for (std::size_t i = 0; i < code_.space.tensors.size(); ++i) {
-    if (!code_.access(i).output) names[code_.access(i).value] = code_.tensor_names[i];
-  }
-  auto add = [&](const MatrixOperand& operand) {
-    auto [name, added] = names.try_emplace(operand.access.value);
-    if (added) name->second = code_.namer.unique(operand.access.name);
-    matrix_names_.push_back(name->second);
-  };
-  add(problem_.a);
-  for (const MatrixOperand& b : problem_.b) add(b);
-  kernel_ = Namer().unique(group.name + "_simt_gemm");
+  matrix_names_.push_back(input_name(problem_.a.access.value));
+  for (const MatrixOperand& b : problem_.b) matrix_names_.push_back(input_name(b.access.value));
+  kernel_ = kernel_name("simt_gemm");
   finish_kernel_ = kernel_ + "_finish";
 }
 
@@ -146,11 +136,9 @@ void GemmWriter::write_facts(Code& code) const {
   code.line("    .asynchronous = {}}};", asynchronous()).blank();
 }
 
-std::string GemmWriter::source(std::string_view family, std::string_view header) {
+std::string GemmWriter::source(std::string_view header) {
   Code code;
-  std::vector<const Access*> operands = {&problem_.a.access};
-  for (const MatrixOperand& b : problem_.b) operands.push_back(&b.access);
-  write_header(code, code_, family, header, operands);
+  code.line("#include \"{}\"", header).blank();
   write_facts(code);
   write_visitor(code, code_, true, products());
 
@@ -183,7 +171,10 @@ std::string GemmWriter::source(std::string_view family, std::string_view header)
 Result<Generated> GemmWriter::generate(std::string_view family, std::string_view header) {
   Generated result;
   TILEWRIGHT_ASSIGN_OR_RETURN(result.plan, plan());
-  result.source = {fmt::format("{}.{}.cu", group_.name, family), source(family, header)};
+  std::vector<const Access*> operands = {&problem_.a.access};
+  for (const MatrixOperand& b : problem_.b) operands.push_back(&b.access);
+  result.comment = comment_of(code_, family, operands);
+  result.source = {fmt::format("{}.cu", family), source(header)};
   return result;
 }
 

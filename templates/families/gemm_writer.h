@@ -34,7 +34,7 @@ class GemmWriter {
   std::vector<GeneratedParameter> first_parameters() const;   ///< of the kernel that multiplies
   std::vector<GeneratedParameter> finish_parameters() const;  ///< of the one that adds the parts
 
-  std::string source(std::string_view family, std::string_view header);
+  std::string source(std::string_view header);
   void write_facts(Code& code) const;
   void write_operands(Code& code) const;
   std::string operand_base(const MatrixOperand& operand, const std::string& name,

@@ -3,28 +3,18 @@
 #include <algorithm>
 
 namespace tilewright::templates {
-namespace {
-
-/// A name per dynamic dimension that is the dimension's own where that is possible.
-std::vector<std::string> dimension_names(const Operator& group, Namer& namer) {
-  std::vector<std::string> names;
-  for (const std::string& symbol : group.dimensions) names.push_back(namer.unique(symbol));
-  return names;
-}
-
-}  // namespace
-
 GroupCode::GroupCode(const Operator& g, RowSpace s) : group(g), space(std::move(s)) {
-  dimensions = dimension_names(group, namer);
-  // A tensor that is input and output of one name does not exist: values are assigned once.
+  for (std::size_t i = 0; i < group.dimensions.size(); ++i) {
+    dimensions.push_back(dimension_name(i));
+  }
+  std::size_t outputs = 0;
   for (const Access& tensor : space.tensors) {
-    tensor_names.push_back(namer.unique(tensor.name, "row"));
+    tensor_names.push_back(tensor.output ? output_name(outputs++) : input_name(tensor.value));
   }
   const std::optional<std::int64_t> number = space.columns.constant();
   graph = build_nodes(group, space, tensor_names,
                       number ? float_literal(static_cast<double>(*number))
-                             : fmt::format("float({})", member(space.columns)),
-                      namer);
+                             : fmt::format("float({})", member(space.columns)));
 }
 
 std::string GroupCode::parameter(const Extent& extent) const {
@@ -138,14 +128,34 @@ std::string_view GroupCode::values_type(const Node& node) const {
   return node.fragment ? "Values" : "float";
 }
 
-void write_header(Code& code, const GroupCode& group, std::string_view family,
-                  std::string_view include, const std::vector<const Access*>& operands) {
-  code.line("// {}: family {}", group.group.name, family).line("//");
-  const std::string text = print(group.group);
+std::string comment_of(const GroupCode& code, std::string_view family,
+                       const std::vector<const Access*>& operands) {
+  const Operator& group = code.group;
+  Code comment;
+  comment.line("// {}: family {}", group.name, family).line("//");
+  const std::string text = print(group);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
-    code.line("//   {}", std::string_view(text).substr(begin, end - begin));
+    comment.line("//   {}", std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
+  }
+  comment.line("//").line("// Names:");
+  auto name = [&](const std::string& in_code, const std::string& own) {
+    comment.line("//   {:<5} {}", in_code, own);
+  };
+  for (std::size_t i = 0; i < group.dimensions.size(); ++i) {
+    name(code.dimensions[i], group.dimensions[i]);
+  }
+  for (const Input& input : group.inputs) {
+    name(input_name(input.value), group.value(input.value).name);
+  }
+  for (std::size_t i = 0; i < group.statements.size(); ++i) {
+    const Statement& statement = group.statements[i];
+    if (statement.op == Op::kConstant || group.output(statement.result)) continue;
+    name(statement_name(i), group.value(statement.result).name);
+  }
+  for (std::size_t i = 0; i < group.outputs.size(); ++i) {
+    name(output_name(i), group.value(group.outputs[i].value).name);
   }
   std::string aligned;
   auto add = [&](const Access& tensor) {
@@ -153,10 +163,10 @@ void write_header(Code& code, const GroupCode& group, std::string_view family,
     aligned += fmt::format("{}{} {}", aligned.empty() ? "" : ", ", tensor.name, tensor.align);
   };
   for (const Access* operand : operands) add(*operand);
-  for (const Access& tensor : group.space.tensors) add(tensor);
-  code.line("//").line("// Rows start at multiples of bytes: {}",
-                       aligned.empty() ? "those of an element" : aligned);
-  code.line("#include \"{}\"", include).blank();
+  for (const Access& tensor : code.space.tensors) add(tensor);
+  comment.line("//").line("// Rows start at multiples of bytes: {}",
+                          aligned.empty() ? "those of an element" : aligned);
+  return comment.take();
 }
 
 void write_members(Code& code, const GroupCode& group) {

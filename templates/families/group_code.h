@@ -21,7 +21,6 @@ struct GeneratedParameter {
 struct GroupCode {
   const Operator& group;
   RowSpace space;
-  Namer namer;
   std::vector<std::string> tensor_names;  ///< per tensor of the space
   std::vector<std::string> dimensions;    ///< names of the dynamic dimensions in code
   NodeGraph graph;
@@ -59,9 +58,10 @@ struct GroupCode {
   std::string_view values_type(const Node& node) const;
 };
 
-/// The operator's text and what the kernel knows of it, as a comment.
-void write_header(Code& code, const GroupCode& group, std::string_view family,
-                  std::string_view include, const std::vector<const Access*>& operands = {});
+/// The group's text, which of its names each name in code is, and what the kernel knows of the
+/// tensors, `operands` first: as a comment, for Generated::comment.
+std::string comment_of(const GroupCode& group, std::string_view family,
+                       const std::vector<const Access*>& operands = {});
 /// The types At and Values, and the members.
 void write_members(Code& code, const GroupCode& group);
 

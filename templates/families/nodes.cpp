@@ -38,12 +38,8 @@ std::string_view infix(Op op) {
 class Builder {
  public:
   Builder(const Operator& group, const RowSpace& space,
-          const std::vector<std::string>& tensor_names, const std::string& columns, Namer& namer)
-      : group_(group),
-        space_(space),
-        tensor_names_(tensor_names),
-        columns_(columns),
-        namer_(namer) {}
+          const std::vector<std::string>& tensor_names, const std::string& columns)
+      : group_(group), space_(space), tensor_names_(tensor_names), columns_(columns) {}
 
   NodeGraph build() {
     node_of_.assign(group_.values.size(), -1);
@@ -55,7 +51,7 @@ class Builder {
                                                               .fragment = access.along_columns,
                                                               .tensor = static_cast<int>(i)});
     }
-    for (const Statement& statement : group_.statements) add_statement(statement);
+    for (std::size_t i = 0; i < group_.statements.size(); ++i) add_statement(i);
     for (const Output& output : group_.outputs) {
       graph_.outputs.push_back(node_of_[static_cast<std::size_t>(output.value)]);
     }
@@ -86,7 +82,7 @@ class Builder {
   }
 
   /// A node that computes `expression` of `terms`.
-  Term compute(std::string_view wanted, std::string expression, const std::vector<Term>& terms,
+  Term compute(std::string name, std::string expression, const std::vector<Term>& terms,
                Node::Kind kind = Node::Kind::kStatement, bool boolean = false) {
     Node node{.kind = kind, .expression = std::move(expression), .boolean = boolean};
     node.fragment = false;
@@ -101,16 +97,17 @@ class Builder {
       node.fragment = false;
       node.level += 1;
     }
-    node.name = name_for(wanted);
+    node.name = std::move(name);
     return term(add(std::move(node)));
   }
 
   /// An output's node has the name of its tensor.
-  std::string name_for(std::string_view wanted) {
+  std::string name_of(std::size_t index) const {
     for (std::size_t i = 0; i < space_.tensors.size(); ++i) {
-      if (space_.tensors[i].output && space_.tensors[i].name == wanted) return tensor_names_[i];
+      const Access& tensor = space_.tensors[i];
+      if (tensor.output && tensor.value == group_.statements[index].result) return tensor_names_[i];
     }
-    return namer_.unique(wanted);
+    return statement_name(index);
   }
 
   /// A product with the reciprocal where that is a constant.
@@ -124,14 +121,15 @@ class Builder {
     return compute(wanted, expression, terms, Node::Kind::kSum);
   }
 
-  void add_statement(const Statement& statement) {
+  void add_statement(std::size_t index) {
+    const Statement& statement = group_.statements[index];
     if (statement.op == Op::kConstant) return;
-    const std::string& name = group_.value(statement.result).name;
+    const std::string name = name_of(index);
     Term result;
     if (is_row_reduction(statement.op)) {
       result = reduction(statement, name);
     } else if (statement.op == Op::kMatmul) {
-      Node node{.kind = Node::Kind::kProduct, .name = name_for(name)};
+      Node node{.kind = Node::Kind::kProduct, .name = name};
       result = term(add(std::move(node)));
     } else {
       result = pointwise(statement, name);
@@ -218,7 +216,6 @@ class Builder {
   const RowSpace& space_;
   const std::vector<std::string>& tensor_names_;
   const std::string& columns_;
-  Namer& namer_;
   NodeGraph graph_;
   std::vector<int> node_of_;
 };
@@ -251,9 +248,8 @@ std::vector<int> NodeGraph::closure(const std::vector<int>& wanted,
 }
 
 NodeGraph build_nodes(const Operator& group, const RowSpace& space,
-                      const std::vector<std::string>& tensor_names, const std::string& columns,
-                      Namer& namer) {
-  return Builder(group, space, tensor_names, columns, namer).build();
+                      const std::vector<std::string>& tensor_names, const std::string& columns) {
+  return Builder(group, space, tensor_names, columns).build();
 }
 
 }  // namespace tilewright::templates

@@ -41,10 +41,8 @@ struct NodeGraph {
   std::vector<int> closure(const std::vector<int>& wanted, const std::vector<bool>& stop) const;
 };
 
-/// `namer` has the tensors' names already: `tensor_names` per tensor of the space. `columns`: their
-/// number as device code.
+/// `tensor_names`: per tensor of the space. `columns`: their number as device code.
 NodeGraph build_nodes(const Operator& group, const RowSpace& space,
-                      const std::vector<std::string>& tensor_names, const std::string& columns,
-                      Namer& namer);
+                      const std::vector<std::string>& tensor_names, const std::string& columns);
 
 }  // namespace tilewright::templates

@@ -80,10 +80,11 @@ class Pointwise final : public Family {
         config.at("threads_x") * config.at("items") * config.at("width");
     const std::int64_t tile_rows = config.at("threads_y") * config.at("rows_per_thread");
     const int threads = static_cast<int>(config.at("threads_x") * config.at("threads_y"));
-    const std::string kernel = Namer().unique(group.name + "_pointwise");
+    const std::string kernel = kernel_name(name());
 
     Generated result;
-    result.source = {fmt::format("{}.pointwise.cu", group.name),
+    result.comment = comment_of(code, name());
+    result.source = {"pointwise.cu",
                      source(code, kernel, config_initializer(rules_, config, effective), threads)};
     result.plan = plan(code, kernel, tile_columns, tile_rows, threads);
     TILEWRIGHT_TRY(limit_inner(group, code.space.columns, "the last axis", result.plan.legal));
@@ -114,7 +115,7 @@ class Pointwise final : public Family {
   std::string source(const GroupCode& group, const std::string& kernel, const std::string& config,
                      int threads) const {
     Code code;
-    write_header(code, group, name(), header());
+    code.line("#include \"{}\"", header()).blank();
     code.line("constexpr pointwise::Config kConfig{};", config).blank();
     write_visitor(code, group, false, 0);
     open_kernel(code, kernel, std::to_string(threads), parameters(group));

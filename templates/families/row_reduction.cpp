@@ -93,10 +93,11 @@ class RowReduction final : public Family {
                               {"held", config.at("held") * config.at("width") / code.width}};
     const int threads =
         static_cast<int>(config.at("threads_per_row") * config.at("rows_per_block"));
-    const std::string kernel = Namer().unique(group.name + "_row_reduction");
+    const std::string kernel = kernel_name(name());
 
     Generated result;
-    result.source = {fmt::format("{}.row_reduction.cu", group.name),
+    result.comment = comment_of(code, name());
+    result.source = {"row_reduction.cu",
                      source(code, kernel, config_initializer(rules_, config, effective), threads,
                             config.at("held") > 0)};
     jit::Plan& plan = result.plan = empty_plan(group);
@@ -146,7 +147,7 @@ class RowReduction final : public Family {
   std::string source(const GroupCode& group, const std::string& kernel, const std::string& config,
                      int threads, bool held) const {
     Code code;
-    write_header(code, group, name(), header());
+    code.line("#include \"{}\"", header()).blank();
     code.line("constexpr row_reduction::Config kConfig{};", config);
     code.line("using row_reduction::Phase;").blank();
     const RowPhases phases = plan_phases(group.graph, group.space, held);

@@ -1,37 +1,103 @@
 // Names and constants in generated code.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
+#include <regex>
 
 #include "templates/families/extent.h"
 #include "templates/families/names.h"
+#include "templates/headers.h"
+#include "tests/templates/golden_case.h"
 
 namespace tilewright::templates {
 namespace {
 
-TEST(Names, StayAsTheOperatorHasThem) {
-  Namer namer;
-  EXPECT_EQ(namer.unique("gate"), "gate");
-  EXPECT_EQ(namer.unique("gate"), "gate_3");
+// Keywords, what the templates declare, and what generated code does: from the end of the alphabet
+// to its beginning, so that what is sorted by name is sorted otherwise.
+const std::vector<std::string> kHostile = {
+    "workspace", "widen", "v0",       "out0", "operator", "n0",      "kWidth", "kConfig", "in0",
+    "float",     "block", "bias_row", "b",    "at",       "Visitor", "Values", "M",       "A"};
+
+/// The names of a group exchanged for others.
+class Renaming {
+ public:
+  Operator operator()(Operator group) {
+    for (std::string& dimension : group.dimensions) dimension = of(dimension);
+    for (Value& value : group.values) {
+      value.name = of(value.name);
+      rename(value.shape);
+    }
+    for (Input& input : group.inputs) rename(input.strides);
+    for (Output& output : group.outputs) rename(output.strides);
+    group.name = "float";
+    return group;
+  }
+  Facts operator()(const Facts& facts) {
+    Facts renamed;
+    for (const auto& [name, bytes] : facts.alignment) renamed.alignment[of(name)] = bytes;
+    return renamed;
+  }
+
+ private:
+  const std::string& of(const std::string& name) {
+    auto [found, added] = names_.try_emplace(name);
+    if (added) {
+      const std::size_t next = names_.size() - 1;
+      found->second = next < kHostile.size() ? kHostile[next] : "_" + std::to_string(next);
+    }
+    return found->second;
+  }
+  void rename(std::vector<Dim>& dims) {
+    for (Dim& dim : dims) {
+      if (!dim.value) dim.symbol = of(dim.symbol);
+    }
+  }
+
+  std::map<std::string, std::string> names_;
+};
+
+class Names : public testing::TestWithParam<std::string> {};
+
+TEST_P(Names, OfTheOperatorDoNotReachTheSource) {
+  const GoldenCase example = GoldenCase::load(GetParam());
+  GoldenCase other = example;
+  Renaming rename;
+  other.group = rename(example.group);
+  other.facts = rename(example.facts);
+  const Generated made = example.generate(), renamed = other.generate();
+  EXPECT_EQ(made.source.text, renamed.source.text);
+  EXPECT_EQ(made.source.name, renamed.source.name);
+  EXPECT_NE(made.comment, renamed.comment);
 }
 
-TEST(Names, ThatCannotBeUsedAreChanged) {
-  Namer namer;
-  EXPECT_EQ(namer.unique("float"), "float_2");
-  EXPECT_EQ(namer.unique("row"), "row_2");
-  EXPECT_EQ(namer.unique("swiglu-v1.5"), "swiglu_v1_5");
-  EXPECT_EQ(namer.unique("x_"), "x");
-  EXPECT_EQ(namer.unique("_"), "v");
-  EXPECT_EQ(namer.unique("a__b"), "a_b");
-  EXPECT_EQ(namer.unique("3d"), "v3d");
+INSTANTIATE_TEST_SUITE_P(Golden, Names, testing::ValuesIn(GoldenCase::all()),
+                         [](const auto& info) { return info.param; });
+
+const std::regex kGenerated("\\b(in|out|v|n)[0-9]+(_\\w*)?\\b");
+
+std::set<std::string> generated_names(const std::string& text) {
+  std::set<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), kGenerated), end; at != end; ++at) {
+    found.insert(at->str());
+  }
+  return found;
 }
 
-TEST(Names, LeaveRoomForThePointersOfRows) {
-  Namer namer;
-  EXPECT_EQ(namer.unique("y_row", "row"), "y_row");
-  EXPECT_EQ(namer.unique("y", "row"), "y_3");
-  EXPECT_EQ(namer.unique("y_3_row"), "y_3_row_3");
+TEST(NamesOfGeneratedCode, AreDeclaredByNoTemplate) {
+  for (const auto& [name, text] : device_headers()) {
+    // But in comments and instructions: "ld.global.v4".
+    const std::string code =
+        std::regex_replace(text, std::regex("//[^\n]*|\"(\\\\.|[^\"\\n])*\""), "");
+    EXPECT_EQ(generated_names(code), std::set<std::string>()) << name;
+  }
+}
+
+TEST(NamesOfGeneratedCode, HaveTheFormThatTemplatesAvoid) {
+  EXPECT_EQ(input_name(3), "in3");
+  EXPECT_EQ(output_name(0), "out0");
+  EXPECT_EQ(statement_name(12), "v12");
+  EXPECT_EQ(dimension_name(1), "n1");
+  EXPECT_EQ(generated_names("in3 out0_row v12_sum n1_ input v n"),
+            (std::set<std::string>{"in3", "out0_row", "v12_sum", "n1_"}));
 }
 
 TEST(Constants, ReadBackToTheNearestFloat) {

@@ -1,5 +1,5 @@
 // Group and config to source and plan, as files that are read: golden/CASE/case.yaml (and
-// operator.yaml where none is shipped), generated.cu, plan.json. With --update they are written.
+// operator.yaml where none is shipped), generated.cu (its comment first), plan.json. With --update they are written.
 #include <nlohmann/json.hpp>
 
 #include "jit/plan_json.h"
@@ -25,12 +25,13 @@ TEST_P(Golden, SourceAndPlanAreAsWritten) {
   const Result<void> checked = jit::check(made.plan);
   EXPECT_TRUE(checked) << (checked ? "" : checked.error().message);
   const std::string plan = jit::to_json(made.plan).dump(2) + "\n";
+  const std::string text = made.comment + made.source.text;
   if (update) {
-    std::ofstream(example.folder / "generated.cu") << made.source.text;
+    std::ofstream(example.folder / "generated.cu") << text;
     std::ofstream(example.folder / "plan.json") << plan;
     return;
   }
-  EXPECT_EQ(made.source.text, read(example.folder / "generated.cu"));
+  EXPECT_EQ(text, read(example.folder / "generated.cu"));
   EXPECT_EQ(plan, read(example.folder / "plan.json"));
 }
 

@@ -121,16 +121,35 @@ TEST_F(Kernels, ReadSharedMemorySixteenBytesAtATime) {
 
 TEST_F(Kernels, CopyAsynchronouslyWhereAlignmentAllows) {
   const std::string ptx = golden("simt_gemm_swiglu_split").ptx;
-  const std::string first = body(ptx, "swiglu_simt_gemm");
+  const std::string first = body(ptx, "tilewright_simt_gemm");
   EXPECT_GT(count(first, "cp.async.cg.shared.global"), 0);
   EXPECT_EQ(count(first, "ld.global"), 0);
   EXPECT_EQ(count(first, "st.shared"), 0);
-  const std::string finish = body(ptx, "swiglu_simt_gemm_finish");
+  const std::string finish = body(ptx, "tilewright_simt_gemm_finish");
   EXPECT_EQ(count(finish, "ld.global"), count(finish, "ld.global.v4.b32"));
   EXPECT_EQ(count(finish, "st.global.v4.b32"), 1);
 
   const std::string ragged = golden("simt_gemm_residual_ragged").ptx;
   EXPECT_EQ(count(ragged, "cp.async"), 0);
+}
+
+TEST_F(Kernels, CompileWhateverTheTensorsAreCalled) {
+  const Operator product = parsed(operator_yaml(
+      "  a: {dtype: f32, shape: [kWidth, block]}\n  b: {dtype: f32, shape: [block, 8]}\n",
+      "  - p = matmul(a, b)\n  - visit = relu(p)\n", "  visit: {dtype: f32}\n", "kWidth, block"));
+  const Operator reduction =
+      parsed(operator_yaml("  row: {dtype: f32, shape: [kWidth, 64]}\n",
+                           "  - kept = softmax(row)\n", "  kept: {dtype: f32}\n", "kWidth"));
+  const Operator chain =
+      parsed(operator_yaml("  at: {dtype: f32, shape: [float, 64]}\n", "  - results = relu(at)\n",
+                           "  results: {dtype: f32}\n", "float"));
+  const std::pair<const char*, const Operator*> groups[] = {
+      {"simt_gemm", &product}, {"row_reduction", &reduction}, {"pointwise", &chain}};
+  for (const auto& [family, group] : groups) {
+    const auto made = find_family(family)->generate(*group, config_of(family, *group, {}), Facts{});
+    ASSERT_TRUE(made) << made.error().message;
+    compiled(made->source);
+  }
 }
 
 TEST_F(Kernels, OfDenseShapesHaveNoRaggedPath) {

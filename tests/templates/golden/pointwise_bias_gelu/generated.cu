@@ -13,6 +13,13 @@
 //   intermediate: bf16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   in0   x
+//   in1   bias
+//   v0    t0
+//   out0  y
+//
 // Rows start at multiples of bytes: x 16, bias 16, y 16
 #include "kernels/pointwise.cuh"
 
@@ -23,56 +30,56 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, true>;
 
-  const bf16* x_;
-  const bf16* bias_;
-  bf16* y_;
+  const bf16* in0_;
+  const bf16* in1_;
+  bf16* out0_;
 
   struct Columns {
-    Packed<bf16, kWidth> bias;
+    Packed<bf16, kWidth> in1;
   };
   struct Row {
-    const bf16* x_row;
-    bf16* y_row;
+    const bf16* in0_row;
+    bf16* out0_row;
   };
   struct Loaded {
-    Packed<bf16, kWidth> x;
+    Packed<bf16, kWidth> in0;
   };
   struct Results {
-    Values y;
+    Values out0;
   };
 
   __device__ Columns begin_columns(At at) const {
     Columns columns;
-    columns.bias = read<16>(bias_, at);
+    columns.in1 = read<16>(in1_, at);
     return columns;
   }
   __device__ Row begin_row(index row_index) const {
     Row row;
-    row.x_row = x_ + row_index * 4096;
-    row.y_row = y_ + row_index * 4096;
+    row.in0_row = in0_ + row_index * 4096;
+    row.out0_row = out0_ + row_index * 4096;
     return row;
   }
   __device__ Loaded load(const Row& row, At at) const {
     Loaded loaded;
-    loaded.x = read<16>(row.x_row, at);
+    loaded.in0 = read<16>(row.in0_row, at);
     return loaded;
   }
   __device__ Results visit(const Row& row, const Columns& columns, const Loaded& loaded) const {
-    const Values x = widen(loaded.x);
-    const Values bias = widen(columns.bias);
-    const Values t0 = x + bias;
-    const Values y = op::gelu_erf(t0);
+    const Values in0 = widen(loaded.in0);
+    const Values in1 = widen(columns.in1);
+    const Values v0 = in0 + in1;
+    const Values out0 = op::gelu_erf(v0);
     Results results;
-    results.y = y;
+    results.out0 = out0;
     return results;
   }
   __device__ void store(const Row& row, At at, const Results& results) const {
-    write<16>(row.y_row, at, results.y);
+    write<16>(row.out0_row, at, results.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(128)
-    bias_gelu_pointwise(const bf16* x, const bf16* bias, bf16* y, index M) {
-  const Visitor visitor{x, bias, y};
-  pointwise::run<kConfig>(visitor, M, 4096);
+    tilewright_pointwise(const bf16* in0, const bf16* in1, bf16* out0, index n0) {
+  const Visitor visitor{in0, in1, out0};
+  pointwise::run<kConfig>(visitor, n0, 4096);
 }

@@ -17,6 +17,18 @@
 //   intermediate: f16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   n1    N
+//   in0   x
+//   in1   scale
+//   in2   shift
+//   v0    scaled
+//   v1    shifted
+//   v2    clamped
+//   v3    gate
+//   out0  y
+//
 // Rows start at multiples of bytes: those of an element
 #include "kernels/pointwise.cuh"
 
@@ -27,64 +39,64 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, false>;
 
-  const f16* x_;
-  const f16* scale_;
-  const f16* shift_;
-  f16* y_;
-  index N_;
+  const f16* in0_;
+  const f16* in1_;
+  const f16* in2_;
+  f16* out0_;
+  index n1_;
 
   struct Columns {
-    Packed<f16, kWidth> scale;
+    Packed<f16, kWidth> in1;
   };
   struct Row {
-    const f16* x_row;
-    f16* y_row;
-    float shift;
+    const f16* in0_row;
+    f16* out0_row;
+    float in2;
   };
   struct Loaded {
-    Packed<f16, kWidth> x;
+    Packed<f16, kWidth> in0;
   };
   struct Results {
-    Values y;
+    Values out0;
   };
 
   __device__ Columns begin_columns(At at) const {
     Columns columns;
-    columns.scale = read<2>(scale_, at);
+    columns.in1 = read<2>(in1_, at);
     return columns;
   }
   __device__ Row begin_row(index row_index) const {
     Row row;
-    row.x_row = x_ + row_index * N_;
-    row.y_row = y_ + row_index * N_;
-    row.shift = widen(shift_[row_index]);
+    row.in0_row = in0_ + row_index * n1_;
+    row.out0_row = out0_ + row_index * n1_;
+    row.in2 = widen(in2_[row_index]);
     return row;
   }
   __device__ Loaded load(const Row& row, At at) const {
     Loaded loaded;
-    loaded.x = read<2>(row.x_row, at);
+    loaded.in0 = read<2>(row.in0_row, at);
     return loaded;
   }
   __device__ Results visit(const Row& row, const Columns& columns, const Loaded& loaded) const {
-    const Values x = widen(loaded.x);
-    const Values scale = widen(columns.scale);
-    const Values scaled = x * scale;
-    const Values shifted = scaled + row.shift;
-    const Values clamped = op::clamp(shifted, -7.f, 7.f);
-    const Values gate = op::sigmoid(clamped);
-    const Values y = gate * x;
+    const Values in0 = widen(loaded.in0);
+    const Values in1 = widen(columns.in1);
+    const Values v0 = in0 * in1;
+    const Values v1 = v0 + row.in2;
+    const Values v2 = op::clamp(v1, -7.f, 7.f);
+    const Values v3 = op::sigmoid(v2);
+    const Values out0 = v3 * in0;
     Results results;
-    results.y = y;
+    results.out0 = out0;
     return results;
   }
   __device__ void store(const Row& row, At at, const Results& results) const {
-    write<2>(row.y_row, at, results.y);
+    write<2>(row.out0_row, at, results.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-    pointwise_chain_pointwise(const f16* x, const f16* scale, const f16* shift, f16* y, index M,
-                              index N) {
-  const Visitor visitor{x, scale, shift, y, N};
-  pointwise::run<kConfig>(visitor, M, N);
+    tilewright_pointwise(const f16* in0, const f16* in1, const f16* in2, f16* out0, index n0,
+                         index n1) {
+  const Visitor visitor{in0, in1, in2, out0, n1};
+  pointwise::run<kConfig>(visitor, n0, n1);
 }

@@ -15,6 +15,14 @@
 //   intermediate: bf16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   in0   x
+//   in1   residual
+//   in2   gain
+//   out0  h
+//   out1  y
+//
 // Rows start at multiples of bytes: x 16, residual 16, gain 16, h 16, y 16
 #include "kernels/row_reduction.cuh"
 
@@ -26,82 +34,82 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, true>;
 
-  const bf16* x_;
-  const bf16* residual_;
-  const bf16* gain_;
-  bf16* h_;
-  bf16* y_;
+  const bf16* in0_;
+  const bf16* in1_;
+  const bf16* in2_;
+  bf16* out0_;
+  bf16* out1_;
 
   struct Row {
-    const bf16* x_row;
-    const bf16* residual_row;
-    bf16* h_row;
-    bf16* y_row;
-    float y_squares;
-    float y_scale;
+    const bf16* in0_row;
+    const bf16* in1_row;
+    bf16* out0_row;
+    bf16* out1_row;
+    float out1_squares;
+    float out1_scale;
   };
   struct Kept {
-    Values h;
+    Values out0;
   };
   struct Loaded0 {
-    Packed<bf16, kWidth> x;
-    Packed<bf16, kWidth> residual;
+    Packed<bf16, kWidth> in0;
+    Packed<bf16, kWidth> in1;
   };
   struct Gathered0 {
-    Sum y_squares;
+    Sum out1_squares;
     template <typename F>
     __device__ void each(F f) {
-      f(y_squares);
+      f(out1_squares);
     }
   };
   struct Loaded1 {
-    Packed<bf16, kWidth> gain;
+    Packed<bf16, kWidth> in2;
   };
   struct Gathered1 {
   };
 
   __device__ Row begin(index row_index) const {
     Row row;
-    row.x_row = x_ + row_index * 4096;
-    row.residual_row = residual_ + row_index * 4096;
-    row.h_row = h_ + row_index * 4096;
-    row.y_row = y_ + row_index * 4096;
+    row.in0_row = in0_ + row_index * 4096;
+    row.in1_row = in1_ + row_index * 4096;
+    row.out0_row = out0_ + row_index * 4096;
+    row.out1_row = out1_ + row_index * 4096;
     return row;
   }
 
   __device__ Gathered0 gathered(Phase<0>) const { return {}; }
   __device__ Loaded0 load(Phase<0>, const Row& row, At at) const {
     Loaded0 loaded;
-    loaded.x = read<16>(row.x_row, at);
-    loaded.residual = read<16>(row.residual_row, at);
+    loaded.in0 = read<16>(row.in0_row, at);
+    loaded.in1 = read<16>(row.in1_row, at);
     return loaded;
   }
   __device__ void visit(Phase<0>, const Row& row, At at, const Loaded0& loaded, Kept& kept,
                         Gathered0& gathered) const {
-    const Values x = widen(loaded.x);
-    const Values residual = widen(loaded.residual);
-    const Values h = x + residual;
-    kept.h = h;
-    gather(gathered.y_squares, at, h * h);
-    write<16>(row.h_row, at, h);
+    const Values in0 = widen(loaded.in0);
+    const Values in1 = widen(loaded.in1);
+    const Values out0 = in0 + in1;
+    kept.out0 = out0;
+    gather(gathered.out1_squares, at, out0 * out0);
+    write<16>(row.out0_row, at, out0);
   }
   __device__ void reduce(Phase<0>, Row& row, const Gathered0& gathered) const {
-    row.y_squares = gathered.y_squares.value;
-    row.y_scale = op::rsqrt(row.y_squares * (1.f / 4096.f) + 1e-05f);
+    row.out1_squares = gathered.out1_squares.value;
+    row.out1_scale = op::rsqrt(row.out1_squares * (1.f / 4096.f) + 1e-05f);
   }
 
   __device__ Gathered1 gathered(Phase<1>) const { return {}; }
   __device__ Loaded1 load(Phase<1>, const Row& row, At at) const {
     Loaded1 loaded;
-    loaded.gain = read<16>(gain_, at);
+    loaded.in2 = read<16>(in2_, at);
     return loaded;
   }
   __device__ void visit(Phase<1>, const Row& row, At at, const Loaded1& loaded, Kept& kept,
                         Gathered1& gathered) const {
-    const Values gain = widen(loaded.gain);
-    const Values h = kept.h;
-    const Values y = h * row.y_scale * gain;
-    write<16>(row.y_row, at, y);
+    const Values in2 = widen(loaded.in2);
+    const Values out0 = kept.out0;
+    const Values out1 = out0 * row.out1_scale * in2;
+    write<16>(row.out1_row, at, out1);
   }
 
   __device__ void finish(const Row& row) const {
@@ -109,8 +117,8 @@ struct Visitor {
 };
 
 extern "C" __global__ void __launch_bounds__(128)
-    add_rmsnorm_row_reduction(const bf16* x, const bf16* residual, const bf16* gain, bf16* h,
-                              bf16* y, index M) {
-  const Visitor visitor{x, residual, gain, h, y};
-  row_reduction::run<kConfig, 2, 4096>(visitor, M, 4096);
+    tilewright_row_reduction(const bf16* in0, const bf16* in1, const bf16* in2, bf16* out0,
+                             bf16* out1, index n0) {
+  const Visitor visitor{in0, in1, in2, out0, out1};
+  row_reduction::run<kConfig, 2, 4096>(visitor, n0, 4096);
 }

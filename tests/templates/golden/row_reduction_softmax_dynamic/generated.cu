@@ -11,6 +11,12 @@
 //   intermediate: f16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   n1    N
+//   in0   x
+//   out0  y
+//
 // Rows start at multiples of bytes: x 16, y 16
 #include "kernels/row_reduction.cuh"
 
@@ -22,38 +28,38 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, false>;
 
-  const f16* x_;
-  f16* y_;
-  index N_;
+  const f16* in0_;
+  f16* out0_;
+  index n1_;
 
   struct Row {
-    const f16* x_row;
-    f16* y_row;
-    float y_max;
-    float y_sum;
-    float y_scale;
+    const f16* in0_row;
+    f16* out0_row;
+    float out0_max;
+    float out0_sum;
+    float out0_scale;
   };
   struct Kept {
-    Packed<f16, kWidth> x;
-    Values y_exp;
+    Packed<f16, kWidth> in0;
+    Values out0_exp;
   };
   struct Loaded0 {
-    Packed<f16, kWidth> x;
+    Packed<f16, kWidth> in0;
   };
   struct Gathered0 {
-    Max y_max;
+    Max out0_max;
     template <typename F>
     __device__ void each(F f) {
-      f(y_max);
+      f(out0_max);
     }
   };
   struct Loaded1 {
   };
   struct Gathered1 {
-    Sum y_sum;
+    Sum out0_sum;
     template <typename F>
     __device__ void each(F f) {
-      f(y_sum);
+      f(out0_sum);
     }
   };
   struct Loaded2 {
@@ -63,25 +69,25 @@ struct Visitor {
 
   __device__ Row begin(index row_index) const {
     Row row;
-    row.x_row = x_ + row_index * N_;
-    row.y_row = y_ + row_index * N_;
+    row.in0_row = in0_ + row_index * n1_;
+    row.out0_row = out0_ + row_index * n1_;
     return row;
   }
 
   __device__ Gathered0 gathered(Phase<0>) const { return {}; }
   __device__ Loaded0 load(Phase<0>, const Row& row, At at) const {
     Loaded0 loaded;
-    loaded.x = read<16>(row.x_row, at);
+    loaded.in0 = read<16>(row.in0_row, at);
     return loaded;
   }
   __device__ void visit(Phase<0>, const Row& row, At at, const Loaded0& loaded, Kept& kept,
                         Gathered0& gathered) const {
-    const Values x = widen(loaded.x);
-    kept.x = loaded.x;
-    gather(gathered.y_max, at, x);
+    const Values in0 = widen(loaded.in0);
+    kept.in0 = loaded.in0;
+    gather(gathered.out0_max, at, in0);
   }
   __device__ void reduce(Phase<0>, Row& row, const Gathered0& gathered) const {
-    row.y_max = gathered.y_max.value;
+    row.out0_max = gathered.out0_max.value;
   }
 
   __device__ Gathered1 gathered(Phase<1>) const { return {}; }
@@ -91,14 +97,14 @@ struct Visitor {
   }
   __device__ void visit(Phase<1>, const Row& row, At at, const Loaded1& loaded, Kept& kept,
                         Gathered1& gathered) const {
-    const Values x = widen(kept.x);
-    const Values y_exp = op::exp(x - row.y_max);
-    kept.y_exp = y_exp;
-    gather(gathered.y_sum, at, y_exp);
+    const Values in0 = widen(kept.in0);
+    const Values out0_exp = op::exp(in0 - row.out0_max);
+    kept.out0_exp = out0_exp;
+    gather(gathered.out0_sum, at, out0_exp);
   }
   __device__ void reduce(Phase<1>, Row& row, const Gathered1& gathered) const {
-    row.y_sum = gathered.y_sum.value;
-    row.y_scale = op::reciprocal(row.y_sum);
+    row.out0_sum = gathered.out0_sum.value;
+    row.out0_scale = op::reciprocal(row.out0_sum);
   }
 
   __device__ Gathered2 gathered(Phase<2>) const { return {}; }
@@ -108,9 +114,9 @@ struct Visitor {
   }
   __device__ void visit(Phase<2>, const Row& row, At at, const Loaded2& loaded, Kept& kept,
                         Gathered2& gathered) const {
-    const Values y_exp = kept.y_exp;
-    const Values y = y_exp * row.y_scale;
-    write<16>(row.y_row, at, y);
+    const Values out0_exp = kept.out0_exp;
+    const Values out0 = out0_exp * row.out0_scale;
+    write<16>(row.out0_row, at, out0);
   }
 
   __device__ void finish(const Row& row) const {
@@ -118,7 +124,7 @@ struct Visitor {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-    softmax_row_reduction(const f16* x, f16* y, index M, index N) {
-  const Visitor visitor{x, y, N};
-  row_reduction::run<kConfig, 3, -1>(visitor, M, N);
+    tilewright_row_reduction(const f16* in0, f16* out0, index n0, index n1) {
+  const Visitor visitor{in0, out0, n1};
+  row_reduction::run<kConfig, 3, -1>(visitor, n0, n1);
 }

@@ -13,6 +13,13 @@
 //   intermediate: f32
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   n1    ld
+//   in0   x
+//   out0  mean
+//   out1  y
+//
 // Rows start at multiples of bytes: x 16, y 16
 #include "kernels/row_reduction.cuh"
 
@@ -24,29 +31,29 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, true>;
 
-  const float* x_;
-  float* mean_;
-  bf16* y_;
-  index ld_;
+  const float* in0_;
+  float* out0_;
+  bf16* out1_;
+  index n1_;
 
   struct Row {
-    const float* x_row;
-    float* mean_row;
-    bf16* y_row;
-    float mean_sum;
-    float mean;
+    const float* in0_row;
+    float* out0_row;
+    bf16* out1_row;
+    float out0_sum;
+    float out0;
   };
   struct Kept {
-    Packed<float, kWidth> x;
+    Packed<float, kWidth> in0;
   };
   struct Loaded0 {
-    Packed<float, kWidth> x;
+    Packed<float, kWidth> in0;
   };
   struct Gathered0 {
-    Sum mean_sum;
+    Sum out0_sum;
     template <typename F>
     __device__ void each(F f) {
-      f(mean_sum);
+      f(out0_sum);
     }
   };
   struct Loaded1 {
@@ -56,27 +63,27 @@ struct Visitor {
 
   __device__ Row begin(index row_index) const {
     Row row;
-    row.x_row = x_ + row_index * ld_;
-    row.mean_row = mean_ + row_index;
-    row.y_row = y_ + row_index * 192;
+    row.in0_row = in0_ + row_index * n1_;
+    row.out0_row = out0_ + row_index;
+    row.out1_row = out1_ + row_index * 192;
     return row;
   }
 
   __device__ Gathered0 gathered(Phase<0>) const { return {}; }
   __device__ Loaded0 load(Phase<0>, const Row& row, At at) const {
     Loaded0 loaded;
-    loaded.x = read<16>(row.x_row, at);
+    loaded.in0 = read<16>(row.in0_row, at);
     return loaded;
   }
   __device__ void visit(Phase<0>, const Row& row, At at, const Loaded0& loaded, Kept& kept,
                         Gathered0& gathered) const {
-    const Values x = widen(loaded.x);
-    kept.x = loaded.x;
-    gather(gathered.mean_sum, at, x);
+    const Values in0 = widen(loaded.in0);
+    kept.in0 = loaded.in0;
+    gather(gathered.out0_sum, at, in0);
   }
   __device__ void reduce(Phase<0>, Row& row, const Gathered0& gathered) const {
-    row.mean_sum = gathered.mean_sum.value;
-    row.mean = row.mean_sum * (1.f / 192.f);
+    row.out0_sum = gathered.out0_sum.value;
+    row.out0 = row.out0_sum * (1.f / 192.f);
   }
 
   __device__ Gathered1 gathered(Phase<1>) const { return {}; }
@@ -86,18 +93,18 @@ struct Visitor {
   }
   __device__ void visit(Phase<1>, const Row& row, At at, const Loaded1& loaded, Kept& kept,
                         Gathered1& gathered) const {
-    const Values x = widen(kept.x);
-    const Values y = x - row.mean;
-    write<8>(row.y_row, at, y);
+    const Values in0 = widen(kept.in0);
+    const Values out1 = in0 - row.out0;
+    write<8>(row.out1_row, at, out1);
   }
 
   __device__ void finish(const Row& row) const {
-    row.mean_row[0] = narrow<float>(row.mean);
+    row.out0_row[0] = narrow<float>(row.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(128)
-    centre_rows_row_reduction(const float* x, float* mean, bf16* y, index M, index ld) {
-  const Visitor visitor{x, mean, y, ld};
-  row_reduction::run<kConfig, 2, 192>(visitor, M, 192);
+    tilewright_row_reduction(const float* in0, float* out0, bf16* out1, index n0, index n1) {
+  const Visitor visitor{in0, out0, out1, n1};
+  row_reduction::run<kConfig, 2, 192>(visitor, n0, 192);
 }

@@ -16,6 +16,17 @@
 //   intermediate: f32
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    B
+//   n1    M
+//   in0   x
+//   in1   w
+//   in2   bias
+//   in3   scale
+//   v0    p
+//   v1    t0
+//   out0  y
+//
 // Rows start at multiples of bytes: x 16, w 16, bias 16, y 16
 #include "kernels/simt_gemm.cuh"
 
@@ -31,34 +42,34 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, true>;
 
-  const float* bias_;
-  const float* scale_;
-  float* y_;
-  index B_;
-  index M_;
+  const float* in2_;
+  const float* in3_;
+  float* out0_;
+  index n0_;
+  index n1_;
 
   struct Columns {
-    Packed<float, kWidth> bias;
+    Packed<float, kWidth> in2;
   };
   struct Row {
-    float* y_row;
-    float scale;
+    float* out0_row;
+    float in3;
   };
   struct Loaded {
   };
   struct Results {
-    Values y;
+    Values out0;
   };
 
   __device__ Columns begin_columns(index batch, At at) const {
     Columns columns;
-    columns.bias = read<16>(bias_ + batch * 320, at);
+    columns.in2 = read<16>(in2_ + batch * 320, at);
     return columns;
   }
   __device__ Row begin_row(index batch, index row_index) const {
     Row row;
-    row.y_row = y_ + batch * M_ * 320 + row_index * 320;
-    row.scale = widen(scale_[row_index]);
+    row.out0_row = out0_ + batch * n1_ * 320 + row_index * 320;
+    row.in3 = widen(in3_[row_index]);
     return row;
   }
   __device__ Loaded load(const Row& row, At at) const {
@@ -67,27 +78,27 @@ struct Visitor {
   }
   __device__ Results visit(const Row& row, const Columns& columns, const Loaded& loaded,
                            const Values (&products)[1]) const {
-    const Values bias = widen(columns.bias);
-    const Values p = products[0];
-    const Values t0 = p * row.scale;
-    const Values y = t0 + bias;
+    const Values in2 = widen(columns.in2);
+    const Values v0 = products[0];
+    const Values v1 = v0 * row.in3;
+    const Values out0 = v1 + in2;
     Results results;
-    results.y = y;
+    results.out0 = out0;
     return results;
   }
   __device__ void store(const Row& row, At at, const Results& results) const {
-    write<16>(row.y_row, at, results.y);
+    write<16>(row.out0_row, at, results.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    batched_simt_gemm(const float* x, const float* w, const float* bias, const float* scale,
-                      float* y, index B, index M) {
+    tilewright_simt_gemm(const float* in0, const float* in1, const float* in2, const float* in3,
+                         float* out0, index n0, index n1) {
   static_assert(simt_gemm::shared_bytes<float, float>(kConfig, kFacts) == 12288);
-  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(M, 320);
+  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(n1, 320);
   const index batch = block.batch;
-  const Operand<float> a{x + batch * M * 256, M};
-  const Operand<float> b[] = {{w, 320}};
-  const Visitor visitor{bias, scale, y, B, M};
-  simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, M, 320, 256);
+  const Operand<float> a{in0 + batch * n1 * 256, n1};
+  const Operand<float> b[] = {{in1, 320}};
+  const Visitor visitor{in2, in3, out0, n0, n1};
+  simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, n1, 320, 256);
 }

@@ -15,6 +15,15 @@
 //   intermediate: bf16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   in0   x
+//   in1   w
+//   in2   bias
+//   v0    t1
+//   v1    t0
+//   out0  y
+//
 // Rows start at multiples of bytes: x 16, w 16, bias 16, y 16
 #include "kernels/simt_gemm.cuh"
 
@@ -30,29 +39,29 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, true>;
 
-  const bf16* bias_;
-  bf16* y_;
+  const bf16* in2_;
+  bf16* out0_;
 
   struct Columns {
-    Packed<bf16, kWidth> bias;
+    Packed<bf16, kWidth> in2;
   };
   struct Row {
-    bf16* y_row;
+    bf16* out0_row;
   };
   struct Loaded {
   };
   struct Results {
-    Values y;
+    Values out0;
   };
 
   __device__ Columns begin_columns(index batch, At at) const {
     Columns columns;
-    columns.bias = read<16>(bias_, at);
+    columns.in2 = read<16>(in2_, at);
     return columns;
   }
   __device__ Row begin_row(index batch, index row_index) const {
     Row row;
-    row.y_row = y_ + row_index * 4096;
+    row.out0_row = out0_ + row_index * 4096;
     return row;
   }
   __device__ Loaded load(const Row& row, At at) const {
@@ -61,25 +70,25 @@ struct Visitor {
   }
   __device__ Results visit(const Row& row, const Columns& columns, const Loaded& loaded,
                            const Values (&products)[1]) const {
-    const Values bias = widen(columns.bias);
-    const Values t1 = products[0];
-    const Values t0 = t1 + bias;
-    const Values y = op::gelu_tanh(t0);
+    const Values in2 = widen(columns.in2);
+    const Values v0 = products[0];
+    const Values v1 = v0 + in2;
+    const Values out0 = op::gelu_tanh(v1);
     Results results;
-    results.y = y;
+    results.out0 = out0;
     return results;
   }
   __device__ void store(const Row& row, At at, const Results& results) const {
-    write<16>(row.y_row, at, results.y);
+    write<16>(row.out0_row, at, results.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-    mlp_up_simt_gemm(const bf16* x, const bf16* w, const bf16* bias, bf16* y, index M) {
+    tilewright_simt_gemm(const bf16* in0, const bf16* in1, const bf16* in2, bf16* out0, index n0) {
   static_assert(simt_gemm::shared_bytes<bf16, bf16>(kConfig, kFacts) == 15360);
-  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(M, 4096);
-  const Operand<bf16> a{x, 1024};
-  const Operand<bf16> b[] = {{w, 1024}};
-  const Visitor visitor{bias, y};
-  simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, M, 4096, 1024);
+  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(n0, 4096);
+  const Operand<bf16> a{in0, 1024};
+  const Operand<bf16> b[] = {{in1, 1024}};
+  const Visitor visitor{in2, out0};
+  simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, n0, 4096, 1024);
 }

@@ -14,6 +14,16 @@
 //   intermediate: f16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   n1    N
+//   n2    K
+//   in0   x
+//   in1   w
+//   in2   residual
+//   v0    t0
+//   out0  r
+//
 // Rows start at multiples of bytes: those of an element
 #include "kernels/simt_gemm.cuh"
 
@@ -29,21 +39,21 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, false>;
 
-  const f16* residual_;
-  f16* r_;
-  index N_;
+  const f16* in2_;
+  f16* out0_;
+  index n1_;
 
   struct Columns {
   };
   struct Row {
-    const f16* residual_row;
-    f16* r_row;
+    const f16* in2_row;
+    f16* out0_row;
   };
   struct Loaded {
-    Packed<f16, kWidth> residual;
+    Packed<f16, kWidth> in2;
   };
   struct Results {
-    Values r;
+    Values out0;
   };
 
   __device__ Columns begin_columns(index batch, At at) const {
@@ -52,36 +62,36 @@ struct Visitor {
   }
   __device__ Row begin_row(index batch, index row_index) const {
     Row row;
-    row.residual_row = residual_ + row_index * N_;
-    row.r_row = r_ + row_index * N_;
+    row.in2_row = in2_ + row_index * n1_;
+    row.out0_row = out0_ + row_index * n1_;
     return row;
   }
   __device__ Loaded load(const Row& row, At at) const {
     Loaded loaded;
-    loaded.residual = read<2>(row.residual_row, at);
+    loaded.in2 = read<2>(row.in2_row, at);
     return loaded;
   }
   __device__ Results visit(const Row& row, const Columns& columns, const Loaded& loaded,
                            const Values (&products)[1]) const {
-    const Values residual = widen(loaded.residual);
-    const Values t0 = products[0];
-    const Values r = t0 + residual;
+    const Values in2 = widen(loaded.in2);
+    const Values v0 = products[0];
+    const Values out0 = v0 + in2;
     Results results;
-    results.r = r;
+    results.out0 = out0;
     return results;
   }
   __device__ void store(const Row& row, At at, const Results& results) const {
-    write<2>(row.r_row, at, results.r);
+    write<2>(row.out0_row, at, results.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-    attn_out_r_simt_gemm(const f16* x, const f16* w, const f16* residual, f16* r, index M, index N,
-                         index K) {
+    tilewright_simt_gemm(const f16* in0, const f16* in1, const f16* in2, f16* out0, index n0,
+                         index n1, index n2) {
   static_assert(simt_gemm::shared_bytes<f16, f16>(kConfig, kFacts) == 20480);
-  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(M, N);
-  const Operand<f16> a{x, K};
-  const Operand<f16> b[] = {{w, K}};
-  const Visitor visitor{residual, r, N};
-  simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, M, N, K);
+  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(n0, n1);
+  const Operand<f16> a{in0, n2};
+  const Operand<f16> b[] = {{in1, n2}};
+  const Visitor visitor{in2, out0, n1};
+  simt_gemm::run<kConfig, kFacts>(visitor, block, a, b, n0, n1, n2);
 }

@@ -16,6 +16,16 @@
 //   intermediate: bf16
 //   numerics: {accuracy: default, deterministic: true, batch_invariant: false}
 //
+// Names:
+//   n0    M
+//   in0   x
+//   in1   wg
+//   in2   wu
+//   v0    gate
+//   v1    up
+//   v2    t0
+//   out0  y
+//
 // Rows start at multiples of bytes: x 16, wg 16, wu 16, y 16
 #include "kernels/simt_gemm.cuh"
 
@@ -31,17 +41,17 @@ struct Visitor {
   using Values = Fragment<kWidth>;
   using At = Place<kWidth, true>;
 
-  bf16* y_;
+  bf16* out0_;
 
   struct Columns {
   };
   struct Row {
-    bf16* y_row;
+    bf16* out0_row;
   };
   struct Loaded {
   };
   struct Results {
-    Values y;
+    Values out0;
   };
 
   __device__ Columns begin_columns(index batch, At at) const {
@@ -50,7 +60,7 @@ struct Visitor {
   }
   __device__ Row begin_row(index batch, index row_index) const {
     Row row;
-    row.y_row = y_ + row_index * 14336;
+    row.out0_row = out0_ + row_index * 14336;
     return row;
   }
   __device__ Loaded load(const Row& row, At at) const {
@@ -59,30 +69,31 @@ struct Visitor {
   }
   __device__ Results visit(const Row& row, const Columns& columns, const Loaded& loaded,
                            const Values (&products)[2]) const {
-    const Values gate = products[0];
-    const Values up = products[1];
-    const Values t0 = op::silu(gate);
-    const Values y = t0 * up;
+    const Values v0 = products[0];
+    const Values v1 = products[1];
+    const Values v2 = op::silu(v0);
+    const Values out0 = v2 * v1;
     Results results;
-    results.y = y;
+    results.out0 = out0;
     return results;
   }
   __device__ void store(const Row& row, At at, const Results& results) const {
-    write<16>(row.y_row, at, results.y);
+    write<16>(row.out0_row, at, results.out0);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-    swiglu_simt_gemm(const bf16* x, const bf16* wg, const bf16* wu, float* workspace, index M) {
+    tilewright_simt_gemm(const bf16* in0, const bf16* in1, const bf16* in2, float* workspace,
+                         index n0) {
   static_assert(simt_gemm::shared_bytes<bf16, bf16>(kConfig, kFacts) == 34560);
-  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(M, 14336);
-  const Operand<bf16> a{x, 4096};
-  const Operand<bf16> b[] = {{wg, 4096}, {wu, 4096}};
-  simt_gemm::run_part<kConfig, kFacts>(workspace, block, 1, a, b, M, 14336, 4096);
+  const simt_gemm::Block block = simt_gemm::block_of<kConfig>(n0, 14336);
+  const Operand<bf16> a{in0, 4096};
+  const Operand<bf16> b[] = {{in1, 4096}, {in2, 4096}};
+  simt_gemm::run_part<kConfig, kFacts>(workspace, block, 1, a, b, n0, 14336, 4096);
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    swiglu_simt_gemm_finish(const float* workspace, bf16* y, index M) {
-  const Visitor visitor{y};
-  simt_gemm::finish<kConfig, kFacts>(visitor, workspace, 1, M, 14336);
+    tilewright_simt_gemm_finish(const float* workspace, bf16* out0, index n0) {
+  const Visitor visitor{out0};
+  simt_gemm::finish<kConfig, kFacts>(visitor, workspace, 1, n0, 14336);
 }
