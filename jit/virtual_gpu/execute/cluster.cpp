@@ -57,8 +57,11 @@ void Cluster::prepare(Block& block) {
   // Consecutive files begin in different cache sets.
   if (stride % 4096 == 0) stride += kAlign;
   block.register_storage = std::make_unique<std::byte[]>(stride * block.warps.size() + kAlign);
-  block.shared_bytes = static_cast<std::uint32_t>(code.dynamic_shared_offset) - kSharedBase +
-                       launch.dynamic_shared_bytes;
+  // Without dynamic shared memory, what aligns it is not valid either.
+  int static_bytes = launch.dynamic_shared_bytes == 0
+                         ? code.info.static_shared_bytes
+                         : code.dynamic_shared_offset - static_cast<int>(kSharedBase);
+  block.shared_bytes = static_cast<std::uint32_t>(static_bytes) + launch.dynamic_shared_bytes;
   block.shared_storage = std::make_unique<std::byte[]>(block.shared_bytes + 2 * kSharedAlign);
   block.shared = aligned(block.shared_storage.get(), kSharedAlign);
 

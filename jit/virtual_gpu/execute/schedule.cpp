@@ -145,7 +145,7 @@ Turn run_shuffled(Cluster& cluster) {
   Worker& worker = cluster.worker;
   Random& random = cluster.random;
   std::vector<Warp*> ready;
-  for (std::uint64_t turns = 1 + random.below(64); turns > 0; --turns) {
+  for (auto turns = 1 + random.below(std::uint64_t{1} << random.below(8)); turns > 0; --turns) {
     ready.clear();
     for (Block& block : cluster.blocks)
       for (Warp& warp : block.warps)

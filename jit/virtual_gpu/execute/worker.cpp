@@ -95,7 +95,7 @@ void Worker::run_seeded(WorkQueue& queue) {
     if (active_.empty()) return;
     if (turn(random.below(active_.size()), queue))
       fruitless = 0;
-    else if (queue.stopped() && ++fruitless > kFaultPasses * 64)
+    else if (queue.stopped() && ++fruitless > kFaultPasses * 4)
       return;
   }
 }
