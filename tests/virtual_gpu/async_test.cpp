@@ -76,6 +76,26 @@ cp.async.wait_all; ld.shared.u32 %r1, [%r10+8]; OUT;)",
             (Words{kNothing, 1000, kNothing, 1001, kNothing, 1002}));
 }
 
+TEST(AsyncCopy, SomeSeedsLetThemLandEarly) {
+  for (const char* copy :
+       {"cp.async.ca.shared.global [%r10], [%d1], 4; cp.async.commit_group;",
+        "mbarrier.init.shared.b64 [%r11], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r11], 16;"
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r10], [%d1], 16, [%r11];"
+        "L1: nanosleep.u32 1; bra L2; L2: nanosleep.u32 1; bra L3; L3:"}) {
+    SCOPED_TRACE(copy);
+    int early = 0, late = 0;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      Words results;
+      Outcome outcome =
+          run(std::string(copy) + "ld.shared.u32 %r1, [%r10]; OUT;", {.seed = seed}, &results);
+      ASSERT_FALSE(outcome.fault) << outcome.fault->report;
+      (results[0] == 1000 ? early : late) += 1;
+    }
+    EXPECT_GT(early, 0);
+    EXPECT_GT(late, 0);
+  }
+}
+
 TEST(AsyncCopy, TheSourceIsReadLateToo) {
   EXPECT_EQ(one(R"(
 cp.async.ca.shared.global [%r10], [%d1], 4;

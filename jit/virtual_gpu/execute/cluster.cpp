@@ -120,7 +120,7 @@ void Cluster::begin(std::array<unsigned, 3> new_index, std::uint64_t new_positio
       warp.mbarrier_waits = 0;
       warp.polled = false;
       warp.cluster_arrived = warp.cluster_outstanding = 0;
-      if (warp.used > 1)  // after a fault
+      if (warp.used != 0)  // it did not end
         for (Split& split : warp.splits) split = Split{};
       warp.used = 1;
       warp.splits[0] = Split{};

@@ -60,8 +60,6 @@ AsyncOperation& AsyncEngine::make(Warp& warp, const Step* step, int lane) {
   return operation;
 }
 
-void AsyncEngine::release(AsyncOperation& operation) { free_.push_back(&operation); }
-
 void AsyncEngine::issue(AsyncOperation& operation) {
   if (Checker* checker = cluster_.context.checker) checker->async_issue(operation);
   if (operation.completion == AsyncOperation::Completion::kMbarrier) {
@@ -73,6 +71,8 @@ void AsyncEngine::issue(AsyncOperation& operation) {
                        : bulk_of(*operation.warp, operation.lane);
   groups.operations.push_back(&operation);
   ++groups.open;
+  // With a seed some land at once: a target that others still read shows.
+  if (cluster_.context.launch->schedule_seed != 0 && cluster_.random.below(4) == 0) land(operation);
 }
 
 AsyncEngine::Groups& AsyncEngine::copies_of(const Warp& warp) {
@@ -86,7 +86,11 @@ AsyncEngine::Groups& AsyncEngine::bulk_of(const Warp& warp, int lane) {
 
 void AsyncEngine::land_groups(Groups& groups, std::size_t count) {
   if (count == 0) return;
-  for (std::size_t i = 0; i < count; ++i) land(*groups.operations[i]);
+  for (std::size_t i = 0; i < count; ++i) {
+    AsyncOperation& operation = *groups.operations[i];
+    if (!operation.landed) land(operation);
+    free_.push_back(&operation);
+  }
   groups.drop(count);
 }
 
@@ -128,6 +132,7 @@ void AsyncEngine::wait_bulk(Warp& warp, std::uint32_t mask, std::size_t left, bo
 
 /// What is to be moved is taken out of the source, which may be overwritten now.
 void AsyncEngine::read_source(AsyncOperation& operation) {
+  if (operation.landed) return;
   if (Checker* checker = cluster_.context.checker) checker->async_read(operation);
   std::size_t bytes = 0;
   for (const AsyncChunk& chunk : operation.chunks) bytes += chunk.bytes;
@@ -178,8 +183,8 @@ void AsyncEngine::land(AsyncOperation& operation) {
         checker->mbarrier(nullptr, *operation.warp, use);
       }
   }
+  operation.landed = true;
   cluster_.stalls = 0;
-  release(operation);
 }
 
 bool AsyncEngine::land_next(Random* random) {
@@ -188,6 +193,7 @@ bool AsyncEngine::land_next(Random* random) {
   AsyncOperation& operation = *by_mbarrier_[i];
   by_mbarrier_.erase(by_mbarrier_.begin() + static_cast<std::ptrdiff_t>(i));
   land(operation);
+  free_.push_back(&operation);
   return true;
 }
 

@@ -6,8 +6,8 @@
 ///   completion by a group   lands where the group is waited for; never, if it is not
 ///   by an mbarrier          lands when no warp of the cluster can go on otherwise, oldest first
 ///
-/// With a schedule seed, mbarrier operations land in any order, some of them early. The source is
-/// read at landing, too. One engine per cluster, used by the thread of its worker alone.
+/// With a schedule seed, mbarrier operations land in any order, and some operations of either kind
+/// land early. The source is read at landing, too. One engine per cluster, used by the thread of its worker alone.
 #pragma once
 
 #include <cstddef>
@@ -63,6 +63,7 @@ struct AsyncOperation {
   std::uint32_t arrivals =
       0;  ///< cp.async.mbarrier.arrive; copies of `warp` issued before land first
   bool source_read = false;  ///< wait_group.read: chunks were read into `data`, not yet written
+  bool landed = false;
 };
 
 class AsyncEngine {
@@ -111,7 +112,6 @@ class AsyncEngine {
   void land_groups(Groups& groups, std::size_t count);
   void read_source(AsyncOperation& operation);
   void land(AsyncOperation& operation);
-  void release(AsyncOperation& operation);
 
   Cluster& cluster_;
   std::uint64_t next_id_ = 1;
