@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kFormat = "tilewright-cache";
-constexpr int kLinesVersion = 1;
+constexpr int kLinesVersion = 2;
 
 std::string text_of(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);

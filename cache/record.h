@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,21 +11,37 @@
 
 namespace tilewright::cache {
 
+/// Where a plan was measured beside the sizes it was tuned for: an end of the range that was asked
+/// for. Medians in microseconds.
+struct Probe {
+  templates::Bindings sizes;
+  bool held = false;  ///< verified there, and nothing known was better; else the range ends before
+  double time_us = 0, spread_us = 0;  ///< of the plan; 0: it failed there
+  double baseline_us = 0;             ///< 0: not measured there
+
+  bool operator==(const Probe&) const = default;
+};
+
 /// Everything that is evidence and not key.
 struct Evidence {
-  double time_us = 0, spread_us = 0;
+  templates::Bindings sizes;          ///< that it was tuned for; in chosen_for
+  double time_us = 0, spread_us = 0;  ///< at `sizes`
   bool modelled = false;
-  bool verified = false;
-  double baseline_us = 0, margin = 0;
+  bool verified = false;               ///< at `sizes`, and at the probes that held
+  double baseline_us = 0, margin = 0;  ///< at `sizes`
   std::string baseline;
   std::uint64_t seed = 0;
   int tried = 0, failed = 0;
   std::string driver_version, nvrtc_version;
   std::string created;  ///< ISO 8601, UTC
   std::string host;
+  std::vector<Probe> probes;  ///< in the order in which they ran
 
   bool operator==(const Evidence&) const = default;
 };
+
+/// What was measured at exactly these sizes. Inside of chosen_for most sizes were not: null.
+std::optional<Probe> measured_at(const Evidence& evidence, const templates::Bindings& sizes);
 
 /// One tuned plan. `plan.chosen_for` says where it was found best, `plan.legal` where it may run.
 struct Entry {
@@ -38,9 +55,10 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
-/// Whether `found` takes the place of `known`, which was found best for the same ranges: what was
-/// measured beats what was modelled, another compiler's plan is out of date, then the shorter time
-/// wins. A tune of a smaller budget does not undo what a larger one found.
+/// Whether `found` takes the place of `known`, which was tuned for the same sizes: what was measured
+/// beats what was modelled, another compiler's plan is out of date, then the shorter time wins. A
+/// tune of a smaller budget does not undo what a larger one found. Of one plan found twice, the one
+/// with more probes knows its range better, then the one that was compared with more candidates.
 bool displaces(const Entry& found, const Entry& known);
 
 struct Record {
@@ -48,13 +66,17 @@ struct Record {
   Digest generator;  ///< templates::generator_digest: of another one, the record is a miss
   std::vector<Entry> entries;
 
-  /// The entry for these sizes: the one whose chosen_for holds; else null.
+  /// The entry for these sizes: among those whose chosen_for holds, the one that was tuned for the
+  /// nearest sizes (in ratios); else null.
   const Entry* find(const templates::Bindings& bindings) const;
   /// The entry whose chosen_for is nearest (in ratios of sizes), legal or not; null if none.
   const Entry* nearest(const templates::Bindings& bindings) const;
-  /// Adds it, replacing the entry with equal chosen_for.
+  /// The entry that put() would replace; null if none.
+  const Entry* rival(const Entry& entry) const;
+  /// Adds it, replacing the entry that was tuned for the same sizes. Ranges of others may overlap
+  /// with its own: there are never more entries than sizes that were tuned.
   void put(Entry entry);
-  /// Adds it, unless the entry with equal chosen_for is not displaced by it. Says whether it did.
+  /// put(), unless the entry for the same sizes is not displaced by it. Says whether it did.
   bool offer(Entry entry);
   /// Digests of the images that its plans launch, each once.
   std::vector<Digest> images() const;
@@ -66,7 +88,7 @@ struct Record {
 std::vector<Digest> images_of(const jit::Plan& plan);
 
 /// The form that pack writes. Another one is a miss, never an error.
-inline constexpr std::uint32_t kRecordVersion = 1;
+inline constexpr std::uint32_t kRecordVersion = 2;
 
 /// FlatBuffers (wire.fbs) behind a version and a checksum. Errors: kCorrupt. A version that is not
 /// ours is nullopt: a miss.

@@ -14,7 +14,31 @@ Digest digest_from_wire(const wire::Digest& digest) { return {digest.high(), dig
 
 std::string text_of(const flatbuffers::String* text) { return text ? text->str() : std::string(); }
 
+using Sizes = flatbuffers::Vector<flatbuffers::Offset<wire::Size>>;
+
+flatbuffers::Offset<Sizes> write(Builder& builder, const templates::Bindings& sizes) {
+  std::vector<flatbuffers::Offset<wire::Size>> written;
+  for (const auto& [dimension, size] : sizes)
+    written.push_back(wire::CreateSize(builder, builder.CreateString(dimension), size));
+  return builder.CreateVector(written);
+}
+
+templates::Bindings read(const Sizes* stored) {
+  templates::Bindings sizes;
+  if (stored)
+    for (const wire::Size* size : *stored) sizes[size->dimension()->str()] = size->value();
+  return sizes;
+}
+
 flatbuffers::Offset<wire::Evidence> write(Builder& builder, const Evidence& evidence) {
+  auto sizes = write(builder, evidence.sizes);
+  std::vector<flatbuffers::Offset<wire::Probe>> probes;
+  for (const Probe& probe : evidence.probes) {
+    auto at = write(builder, probe.sizes);
+    probes.push_back(wire::CreateProbe(builder, at, probe.held, probe.time_us, probe.spread_us,
+                                       probe.baseline_us));
+  }
+  auto probe_table = builder.CreateVector(probes);
   auto baseline = builder.CreateString(evidence.baseline);
   auto driver = builder.CreateString(evidence.driver_version);
   auto nvrtc = builder.CreateString(evidence.nvrtc_version);
@@ -23,7 +47,7 @@ flatbuffers::Offset<wire::Evidence> write(Builder& builder, const Evidence& evid
   return wire::CreateEvidence(builder, evidence.time_us, evidence.spread_us, evidence.modelled,
                               evidence.verified, evidence.baseline_us, evidence.margin, baseline,
                               evidence.seed, evidence.tried, evidence.failed, driver, nvrtc,
-                              created, host);
+                              created, host, sizes, probe_table);
 }
 
 Evidence read(const wire::Evidence& stored) {
@@ -42,6 +66,11 @@ Evidence read(const wire::Evidence& stored) {
   evidence.nvrtc_version = text_of(stored.nvrtc_version());
   evidence.created = text_of(stored.created());
   evidence.host = text_of(stored.host());
+  evidence.sizes = read(stored.sizes());
+  if (stored.probes())
+    for (const wire::Probe* probe : *stored.probes())
+      evidence.probes.push_back({read(probe->sizes()), probe->held(), probe->time_us(),
+                                 probe->spread_us(), probe->baseline_us()});
   return evidence;
 }
 

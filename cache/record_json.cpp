@@ -11,7 +11,16 @@ namespace {
 using nlohmann::json;
 
 json to_json(const Evidence& evidence) {
-  return {{"time_us", evidence.time_us},
+  json probes = json::array();
+  for (const Probe& probe : evidence.probes)
+    probes.push_back({{"sizes", probe.sizes},
+                      {"held", probe.held},
+                      {"time_us", probe.time_us},
+                      {"spread_us", probe.spread_us},
+                      {"baseline_us", probe.baseline_us}});
+  return {{"sizes", evidence.sizes},
+          {"probes", std::move(probes)},
+          {"time_us", evidence.time_us},
           {"spread_us", evidence.spread_us},
           {"time_kind", evidence.modelled ? "modelled" : "measured"},
           {"verified", evidence.verified},
@@ -74,6 +83,13 @@ class Reader {
     if (!value) return;
     out.clear();
     for (const json& element : *value) take(join(name), element, out.emplace_back());
+  }
+  void read(const char* name, templates::Bindings& out) const {
+    const json* value = field(name);
+    if (!value) return;
+    if (!value->is_object()) return refuse(join(name), *value, "an object");
+    out.clear();
+    for (const auto& [key, size] : value->items()) take(join(name) + "." + key, size, out[key]);
   }
   void read(const char* name, Digest& out) const {
     std::string text;
@@ -138,6 +154,18 @@ void read_plan(const json* object, const std::string& path, Error* error, jit::P
 
 void read_evidence(const Reader& from, Evidence& evidence) {
   std::string kind;
+  from.read("sizes", evidence.sizes);
+  if (const json* probes = from.array("probes")) {
+    for (const json& one : *probes) {
+      Probe& probe = evidence.probes.emplace_back();
+      Reader probe_from(one, from.join("probes"), from.error());
+      probe_from.read("sizes", probe.sizes);
+      probe_from.read("held", probe.held);
+      probe_from.read("time_us", probe.time_us);
+      probe_from.read("spread_us", probe.spread_us);
+      probe_from.read("baseline_us", probe.baseline_us);
+    }
+  }
   from.read("time_us", evidence.time_us);
   from.read("spread_us", evidence.spread_us);
   from.read("time_kind", kind);

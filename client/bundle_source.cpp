@@ -22,9 +22,9 @@ Result<PlanSource::Answer> BundleSource::get(const Request& request, const std::
   cache::Key key = cache::Key::of(*request.op, device_);
   TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_->get(key));
   const cache::Entry* entry = nullptr;
+  templates::Bindings bindings;
   if (record && !record->entries.empty()) {
     // Sizes are bound by position: the record's operator may have other names.
-    templates::Bindings bindings;
     const auto& dimensions = record->entries.front().plan.dimensions;
     const auto& sizes = request.problem.sizes;
     for (std::size_t i = 0; i < dimensions.size() && i < sizes.size(); ++i)
@@ -42,8 +42,10 @@ Result<PlanSource::Answer> BundleSource::get(const Request& request, const std::
   answer.plan.source = protocol::Source::kHit;
   answer.plan.verified = entry->evidence.verified;
   answer.plan.modelled = entry->evidence.modelled;
-  answer.plan.time_us = entry->evidence.time_us;
-  answer.plan.baseline_us = entry->evidence.baseline_us;
+  if (auto point = cache::measured_at(entry->evidence, bindings)) {
+    answer.plan.time_us = point->time_us;
+    answer.plan.baseline_us = point->baseline_us;
+  }
   answer.plan.plan = jit::pack(entry->plan);
   if (!entry->narrow.tensors.empty()) answer.plan.narrow = jit::pack(entry->narrow);
   answer.plan.groups = entry->groups;

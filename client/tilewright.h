@@ -114,8 +114,8 @@ typedef struct tw_plan_info {
   int source;               /* TW_SOURCE_HIT: tuned; TW_SOURCE_FALLBACK: safe, being tuned */
   int verified;             /* its results were compared with the operator's on this device */
   int modelled;             /* times are the virtual GPU's model */
-  double time_us;           /* 0: not measured */
-  double baseline_us;       /* of the unfused defaults; 0: not measured */
+  double time_us;           /* 0: not measured at these sizes */
+  double baseline_us;       /* of the unfused defaults; 0: not measured at these sizes */
   uint64_t workspace_bytes; /* at these sizes */
   size_t launches;          /* kernels */
 } tw_plan_info;

@@ -129,12 +129,26 @@ bool Scheduler::put_back(const Result<TuneOutcome>& outcome) {
   return true;
 }
 
+bool Scheduler::drop_known(std::unique_lock<std::mutex>& lock) {
+  Job& job = running_.front();
+  if (!options_.known || !job.background || !job.listeners.empty()) return false;
+  const Problem problem = job.problem;
+  lock.unlock();
+  const bool known = options_.known(problem);
+  lock.lock();
+  if (!known || !job.listeners.empty()) return false;
+  running_.clear();
+  idle_.notify_all();
+  return true;
+}
+
 void Scheduler::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
     if (stopped_) break;
     running_.splice(running_.end(), waiting_, next());
+    if (drop_known(lock)) continue;
     Job& job = running_.front();
     Problem problem = job.problem;
     TuneSettings settings = job.settings;

@@ -25,6 +25,9 @@ using TuneKey = Digest;
 struct SchedulerOptions {
   std::size_t queue = 256;                         ///< background tunes that wait, at most
   std::chrono::milliseconds retry_after{600'000};  ///< background tunes that failed
+  /// Whether a plan is known by now: then a background tune is dropped when its turn comes, since
+  /// one before it found a plan whose range these sizes are in. Empty: never.
+  std::function<bool(const Problem&)> known;
 };
 
 struct SchedulerCounts {
@@ -81,6 +84,8 @@ class Scheduler {
 
   void work();
   Jobs::iterator next();
+  /// True if what runs is not needed any more, and nobody waits for it: then nothing runs.
+  bool drop_known(std::unique_lock<std::mutex>& lock);
   /// After a run: true if the job was put back into the queue.
   bool put_back(const Result<TuneOutcome>& outcome);
   Job* find(const TuneKey& key);

@@ -41,7 +41,12 @@ Service::Service(const Config& config, cache::Store& store, Planner& planner)
       replies_(config.cache.reply_bytes),
       scheduler_(
           {std::size_t(config.tune.queue),
-           std::chrono::milliseconds(std::int64_t(config.tune.retry_after_s * 1000))},
+           std::chrono::milliseconds(std::int64_t(config.tune.retry_after_s * 1000)),
+           [this](const Problem& problem) {
+             std::optional<cache::Entry> nearest;
+             auto known = stored(problem, nearest);
+             return known && *known;
+           }},
           [this](const Problem& problem, const TuneSettings& settings,
                  const std::function<void(const TuneStep&)>& progress,
                  std::stop_token stop) { return planner_.tune(problem, settings, progress, stop); },
@@ -217,8 +222,11 @@ Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const
   plan.source = source;
   plan.verified = planned.entry.evidence.verified;
   plan.modelled = planned.entry.evidence.modelled;
-  plan.time_us = planned.entry.evidence.time_us;
-  plan.baseline_us = planned.entry.evidence.baseline_us;
+  // Inside of its range most sizes were not measured: no time is claimed for those.
+  if (auto point = cache::measured_at(planned.entry.evidence, problem.bindings)) {
+    plan.time_us = point->time_us;
+    plan.baseline_us = point->baseline_us;
+  }
   plan.plan = jit::pack(planned.entry.plan);
   plan.narrow = pack_narrow(planned.entry);
   plan.plan_version = version_of(plan.plan, plan.narrow);
@@ -294,7 +302,9 @@ void Service::refresh(const Digest& problem) {
     replies_.forget(problem, [&](const Reply& reply) {
       if (!record || !*record) return true;
       const cache::Entry* entry = (*record)->find(reply.bindings);
-      return entry && version_of(*entry) != reply.plan_version;
+      // A range may have become narrower: then these sizes are tuned for once more.
+      if (!entry) return reply.source == protocol::Source::kHit;
+      return version_of(*entry) != reply.plan_version;
     });
   }
   std::vector<std::uint64_t> concerned;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace tilewright::search {
 namespace {
@@ -53,9 +54,16 @@ void Arm::take(CandidateReport report, std::shared_ptr<const jit::Image> image) 
   if (report.config == safe) safe_image = image;
   if (!report.failure) {
     const auto rank = [](const CandidateReport& r) { return std::tie(r.sample.time_us, r.config); };
-    if (best < 0 || rank(report) < rank(tried[static_cast<std::size_t>(best)])) {
-      best = static_cast<int>(tried.size());
-      best_image = std::move(image);
+    const auto beats = [&](int other) {
+      return other < 0 || rank(report) < rank(tried[static_cast<std::size_t>(other)]);
+    };
+    const int index = static_cast<int>(tried.size());
+    if (beats(best)) {
+      runner_up = std::exchange(best, index);
+      runner_up_image = std::exchange(best_image, std::move(image));
+    } else if (beats(runner_up)) {
+      runner_up = index;
+      runner_up_image = std::move(image);
     }
   }
   tried.push_back(std::move(report));

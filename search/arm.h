@@ -29,6 +29,8 @@ struct Arm {
   int best = -1;                       ///< index into tried; -1: none survived
   /// Of the best and of the safe config, as far as they were compiled here.
   std::shared_ptr<const jit::Image> best_image, safe_image;
+  int runner_up = -1;  ///< second to best
+  std::shared_ptr<const jit::Image> runner_up_image;
 
   double best_us() const {
     return best < 0 ? std::numeric_limits<double>::infinity()

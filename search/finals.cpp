@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/extend.h"
 #include "search/measure/statistics.h"
 
 namespace tilewright::search {
@@ -49,6 +50,7 @@ Finals::Finals(const TuneRequest& request, const PartitionSpace& space, std::spa
   for (const Arm& arm : arms) {
     composer_.know(arm.best_image);
     composer_.know(arm.safe_image);
+    composer_.know(arm.runner_up_image);
   }
 }
 
@@ -279,7 +281,65 @@ Result<void> Finals::add_plans(TuneReport& report, int chosen, bool verify) {
   return {};
 }
 
+/// The choice with the next best config in the group that takes most of its time: what would be
+/// chosen first, were it not for `chosen`. Nothing if no other config survived, or it does not
+/// compile any more.
+std::optional<Finals::Finalist> Finals::rival_of(const Finalist& chosen) {
+  const auto longest = std::max_element(
+      chosen.candidates.begin(), chosen.candidates.end(),
+      [](const auto* a, const auto* b) { return a->sample.time_us < b->sample.time_us; });
+  const auto place = static_cast<std::size_t>(longest - chosen.candidates.begin());
+  const CandidateReport* next = nullptr;
+  Finalist rival;
+  rival.parts = chosen.parts;
+  for (const Arm& arm : arms_) {
+    if (arm.digest != (*longest)->group) continue;
+    for (const int index : {arm.best, arm.runner_up}) {
+      if (index < 0) continue;
+      const CandidateReport& candidate = arm.tried[static_cast<std::size_t>(index)];
+      if (&candidate == *longest) continue;
+      if (next != nullptr && next->sample.time_us <= candidate.sample.time_us) continue;
+      next = &candidate;
+      rival.parts[place].family = arm.family;
+      rival.parts[place].config = candidate.config;
+    }
+  }
+  if (next == nullptr) return std::nullopt;
+  const std::vector<Part> parts[] = {rival.parts};
+  rival.composition = std::move(composer_.compose(parts, Alignment::kAllocated).front());
+  if (!*rival.composition) return std::nullopt;
+  return rival;
+}
+
+void Finals::extend(TuneReport& report, double begin_seconds, std::stop_token stop) {
+  const Finalist& chosen = finalists_[static_cast<std::size_t>(report.choice)];
+  Contest contest;
+  contest.trials.push_back(trial_of(chosen));
+  for (const Finalist& finalist : finalists_) {
+    if (finalist.baseline && finalist.judged && !finalist.report.failure)
+      contest.baseline = &finalist == &chosen ? 0 : static_cast<int>(contest.trials.size());
+    if (&finalist != &chosen && finalist.judged && !finalist.report.failure)
+      contest.trials.push_back(trial_of(finalist));
+  }
+  const std::optional<Finalist> rival = rival_of(chosen);
+  const auto known = [&](const Finalist& finalist) { return finalist.parts == rival->parts; };
+  if (rival && std::none_of(finalists_.begin(), finalists_.end(), known))
+    contest.trials.push_back(trial_of(*rival));
+  if (!report.narrow.launches.empty()) {
+    contest.narrow = contest.trials.front();
+    contest.narrow->id += "-narrow";
+    contest.narrow->plan = report.narrow;
+    contest.narrow->images = report.images;
+  }
+  contest.seconds = clock_.seconds() - begin_seconds;
+  report.probes = probe_ends(contest, request_.budget.seconds, measurer_, clock_, std::move(stop));
+  report.range = range_of(report.sizes, report.probes);
+  report.plan.chosen_for = report.range;
+  if (!report.narrow.launches.empty()) report.narrow.chosen_for = report.range;
+}
+
 Result<void> Finals::run(TuneReport& report, std::stop_token stop) {
+  const double begin_seconds = clock_.seconds();
   TILEWRIGHT_TRY(find_finalists());
   const bool stopped = stop.stop_requested();
   if (!stopped) {
@@ -304,6 +364,8 @@ Result<void> Finals::run(TuneReport& report, std::stop_token stop) {
       if (!stopped) return fail(added.error());
       report.choice = -1;  // stopped, and what was best does not compile any more
     }
+    report.range = range_of(report.sizes, {});
+    if (!stopped) extend(report, begin_seconds, stop);
   }
 
   // Best first, as the reader expects; the indices follow.

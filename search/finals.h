@@ -11,7 +11,7 @@
 
 namespace tilewright::search {
 
-/// Fills in partitions, choice, baseline, margin, plans and images of `report`, which has its
+/// Fills in partitions, choice, baseline, margin, range, plans and images of `report`, which has its
 /// candidates. `stopped`: nothing is measured any more; the choice is then the best sum, and it is
 /// verified only if it is one group.
 /// Errors: of the measurer.
@@ -39,6 +39,8 @@ class Finals {
   Trial trial_of(const Finalist& finalist) const;
   void choose(TuneReport& report) const;
   Result<void> add_plans(TuneReport& report, int chosen, bool verify);
+  std::optional<Finalist> rival_of(const Finalist& chosen);
+  void extend(TuneReport& report, double begin_seconds, std::stop_token stop);
 
   const TuneRequest& request_;
   const PartitionSpace& space_;

@@ -78,6 +78,11 @@ Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& reque
   for (const GroupReport& group : partition.groups)
     entry.groups.push_back(to_text({group.best.family, group.best.config, group.indices}));
   cache::Evidence& evidence = entry.evidence;
+  evidence.sizes = request.bindings;
+  for (const ProbeReport& probe : report.probes)
+    if (probe.measured)
+      evidence.probes.push_back({probe.sizes, probe.held, probe.sample.time_us,
+                                 probe.sample.spread_us, probe.baseline_us});
   evidence.time_us = report.choice_sample.time_us;
   evidence.spread_us = report.choice_sample.spread_us;
   evidence.modelled = report.choice_sample.modelled;

@@ -27,7 +27,7 @@ std::string to_text(const GroupChoice& choice);
 /// Errors: kInvalidArgument.
 Result<GroupChoice> parse_group(const std::string& text);
 
-/// The plan, its narrow twin and the evidence. chosen_for is the shape that was tuned.
+/// The plan, its narrow twin and the evidence. chosen_for is the range that the tune found.
 /// Errors: kNotFound when the report has no choice, kInvalidArgument when it was not verified.
 Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& request);
 

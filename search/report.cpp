@@ -109,6 +109,31 @@ void add_choice(std::string& text, const TuneReport& report) {
                         first_line(report.narrow_failure->message));
 }
 
+std::string sizes_text(const templates::Bindings& sizes) {
+  std::string text;
+  for (const auto& [name, size] : sizes)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, size);
+  return text;
+}
+
+std::string probe_text(const ProbeReport& probe) {
+  std::string text = sizes_text(probe.sizes);
+  if (probe.sample.count > 0)
+    text += fmt::format(" {} {},", time_text(probe.sample), time_kind(probe.sample));
+  return text + (probe.held ? " holds" : " " + first_line(probe.reason));
+}
+
+void add_range(std::string& text, const TuneReport& report) {
+  if (report.choice < 0 || report.range.empty()) return;
+  text += "range:";
+  for (const auto& [name, range] : report.range)
+    text += range.low == range.high ? fmt::format(" {}={}", name, range.low)
+                                    : fmt::format(" {}={}..{}", name, range.low, range.high);
+  for (const ProbeReport& probe : report.probes)
+    text += (&probe == &report.probes.front() ? "; probed: " : "; ") + probe_text(probe);
+  text += '\n';
+}
+
 void add_candidates(std::string& text, const TuneReport& report) {
   int failed = 0;
   for (const auto& [reason, count] : report.failed) failed += count;
@@ -147,6 +172,7 @@ std::string to_text(const TuneReport& report) {
   text += '\n';
   if (report.interrupted) text += "interrupted: what follows is the best so far\n";
   add_choice(text, report);
+  add_range(text, report);
   add_candidates(text, report);
   text += fmt::format("{:.1f} s\n", report.seconds);
   return text;

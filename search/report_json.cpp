@@ -66,6 +66,36 @@ json json_of(const PartitionReport& partition) {
   return out;
 }
 
+/// Null for what was not measured.
+json json_of(const Sample& sample, double baseline_us) {
+  json out{{"time_us", nullptr}, {"spread_us", nullptr}, {"baseline_us", nullptr}};
+  if (sample.count > 0) {
+    out["time_us"] = sample.time_us;
+    out["spread_us"] = sample.spread_us;
+    out["time_kind"] = time_kind(sample);
+  }
+  if (baseline_us > 0) out["baseline_us"] = baseline_us;
+  return out;
+}
+
+void add_range(json& out, const TuneReport& report) {
+  out["chosen_for"] = json::object();
+  out["points"] = json::array();
+  if (report.choice < 0) return;
+  for (const auto& [name, range] : report.range) out["chosen_for"][name] = {range.low, range.high};
+  json tuned = json_of(report.choice_sample, report.baseline.time_us);
+  tuned["sizes"] = report.sizes;
+  tuned["held"] = true;
+  out["points"].push_back(std::move(tuned));
+  for (const ProbeReport& probe : report.probes) {
+    json point = json_of(probe.sample, probe.baseline_us);
+    point["sizes"] = probe.sizes;
+    point["held"] = probe.held;
+    if (!probe.held) point["reason"] = probe.reason;
+    out["points"].push_back(std::move(point));
+  }
+}
+
 }  // namespace
 
 json to_json(const TuneReport& report) {
@@ -102,6 +132,7 @@ json to_json(const TuneReport& report) {
                        {"time_us", report.baseline.time_us},
                        {"spread_us", report.baseline.spread_us},
                        {"time_kind", time_kind(report.baseline)}};
+  add_range(out, report);
   if (report.narrow_failure) out["narrow_failure"] = json_of(*report.narrow_failure);
   json failures = json::array();
   for (const CandidateReport& candidate : report.candidates)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -29,12 +30,18 @@ std::string_view to_string(SweepItem::State state) {
       return "kept";
     case SweepItem::State::kFailed:
       return "failed";
+    case SweepItem::State::kCovered:
+      return "covered";
   }
   return "unknown";
 }
 
 json json_of(const SweepItem& item) {
+  json ranges = json::object();
+  for (const auto& [name, range] : item.range) ranges[name] = {range.low, range.high};
   return {{"title", item.title},
+          {"chosen_for", std::move(ranges)},
+          {"covered_by", item.covered_by},
           {"problem", item.digest.hex()},
           {"state", to_string(item.state)},
           {"error", item.error},
@@ -63,6 +70,9 @@ SweepItem item_of(const json& line) {
   item.tried = line.at("tried");
   item.failed = line.at("failed");
   item.seconds = line.at("seconds");
+  if (line.contains("chosen_for"))  // not in manifests that are older than ranges
+    for (const auto& [name, range] : line.at("chosen_for").items())
+      item.range[name] = {range.at(0), range.at(1)};
   return item;
 }
 
@@ -145,6 +155,26 @@ class Manifest {
   std::map<Digest, SweepItem> tuned_;
 };
 
+bool holds(const std::map<std::string, jit::DimensionRange>& range,
+           const templates::Bindings& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [&](const auto& size) {
+    const auto found = range.find(size.first);
+    return found != range.end() && size.second >= found->second.low &&
+           size.second <= found->second.high;
+  });
+}
+
+/// The item whose choice holds for this problem, too; null if there is none.
+const SweepItem* cover(const std::vector<SweepProblem>& problems,
+                       const std::vector<SweepItem>& items, const SweepProblem& problem) {
+  const std::string text = templates::print(*problem.op);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if ((items[i].state == SweepItem::State::kTuned || items[i].state == SweepItem::State::kKept) &&
+        holds(items[i].range, problem.bindings) && templates::print(*problems[i].op) == text)
+      return &items[i];
+  return nullptr;
+}
+
 void fill(SweepItem& item, const TuneReport& report) {
   item.state = SweepItem::State::kTuned;
   item.time_us = report.choice_sample.time_us;
@@ -154,6 +184,7 @@ void fill(SweepItem& item, const TuneReport& report) {
   item.tried = report.tried;
   for (const auto& [reason, count] : report.failed) item.failed += count;
   item.seconds = report.seconds;
+  item.range = report.range;
   for (const GroupReport& group : report.partitions[static_cast<std::size_t>(report.choice)].groups)
     item.choice += fmt::format("{}{} {}", item.choice.empty() ? "" : " | ", group.best.family,
                                templates::to_string(group.best.config));
@@ -190,6 +221,13 @@ Result<SweepReport> run_sweep(const std::vector<SweepProblem>& problems,
       item = *done;
       item.title = title;
       item.state = SweepItem::State::kKept;
+      ++kept;
+      continue;
+    }
+    if (const SweepItem* covering = cover(problems, report.items, problems[i])) {
+      item.state = SweepItem::State::kCovered;
+      item.choice = covering->choice;
+      item.covered_by = covering->title;
       ++kept;
       continue;
     }
@@ -231,16 +269,17 @@ std::string to_text(const SweepReport& report) {
     ++count[item.state];
     text += fmt::format("{:<8}{}", to_string(item.state), item.title);
     if (item.state == SweepItem::State::kFailed) text += ": " + item.error;
+    if (item.state == SweepItem::State::kCovered) text += ": in the range of " + item.covered_by;
     if (item.time_us > 0)
       text +=
           fmt::format(": {:.2f} us {}, {:.1f} % less time than the baseline, {} tried, {} failed",
                       item.time_us, item.time_kind, 100 * item.margin, item.tried, item.failed);
     text += '\n';
   }
-  text += fmt::format("{} tuned, {} kept, {} failed, {} pending in {:.1f} s\n",
+  text += fmt::format("{} tuned, {} kept, {} covered, {} failed, {} pending in {:.1f} s\n",
                       count[SweepItem::State::kTuned], count[SweepItem::State::kKept],
-                      count[SweepItem::State::kFailed], count[SweepItem::State::kPending],
-                      report.seconds);
+                      count[SweepItem::State::kCovered], count[SweepItem::State::kFailed],
+                      count[SweepItem::State::kPending], report.seconds);
   if (report.interrupted) text += "interrupted: the same command goes on from here\n";
   return text;
 }

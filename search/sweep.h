@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -50,11 +51,14 @@ Result<SweepPlan> plan_sweep(const SweepOptions& options);
 struct SweepItem {
   std::string title;
   Digest digest;
-  enum class State { kPending, kTuned, kKept, kFailed } state = State::kPending;  ///< kKept: before
-  std::string error;                                                              ///< kFailed
-  std::string choice;  ///< "2 kernels", configs
-  double time_us = 0, baseline_us = 0, margin = 0;
+  /// kKept: tuned before. kCovered: in the range of another problem of this sweep.
+  enum class State { kPending, kTuned, kKept, kFailed, kCovered } state = State::kPending;
+  std::string error;                                ///< kFailed
+  std::string choice;                               ///< "2 kernels", configs
+  double time_us = 0, baseline_us = 0, margin = 0;  ///< none of kCovered: not measured there
   std::string time_kind;
+  std::map<std::string, jit::DimensionRange> range;  ///< that the choice holds for
+  std::string covered_by;                            ///< kCovered: the title of that problem
   int tried = 0, failed = 0;
   double seconds = 0;
 };
@@ -79,6 +83,7 @@ struct SweepHooks {
 
 /// `manifest`: made if it is not there; problems that it says are tuned are kept, failed ones are
 /// tried again. A torn last line (a crash) is ignored. Empty path: nothing is remembered.
+/// A problem in the range of one that this sweep tuned is covered: it is not tuned.
 /// A problem that fails does not end the sweep. Errors: kIo; kCorrupt names the manifest's line.
 Result<SweepReport> run_sweep(const std::vector<SweepProblem>& problems,
                               const std::filesystem::path& manifest, const SweepHooks& hooks,

@@ -128,6 +128,7 @@ Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, 
 
   TuneReport report;
   report.problem = title_of(request);
+  report.sizes = request.bindings;
   report.device = device;
   report.illegal = space.illegal();
   report.interrupted = stop.stop_requested();

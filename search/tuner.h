@@ -3,6 +3,7 @@
 /// operator -> legal partitions -> for every distinct group: family -> space -> candidates
 ///   -> source -> image -> verified -> measured -> best per group
 ///   -> best partition -> the leaders measured whole, interleaved with the baseline -> choice
+///   -> the same at the ends of its sizes' buckets -> the range that it is chosen for
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct TuneBudget {
   /// Candidates over all groups; failures and recalled trials consume it. Half of it may go to one
   /// safe config for every group, the rest goes to the groups of the leading partitions.
   int evaluations = 64;
-  /// 0: no limit. Candidates are started for three quarters of it; the rest is for the leaders.
+  /// 0: no limit. Candidates are started for three quarters of it; the rest is for the leaders and,
+  /// where enough is left, for the ends of the range.
   double seconds = 0;
 };
 
@@ -87,8 +89,19 @@ struct PartitionReport {
   std::int64_t bytes_moved = 0, bytes_saved = 0;  ///< saved against the unfused partition
 };
 
+/// The choice at other sizes than it was tuned for: an end of the range that was asked for.
+struct ProbeReport {
+  templates::Bindings sizes;
+  bool measured = false;  ///< it was tried there
+  bool held = false;      ///< verified there, and nothing was better
+  std::string reason;  ///< why it does not hold: what failed, what was better, why it was skipped
+  Sample sample;       ///< of the choice; empty where it failed
+  double baseline_us = 0;  ///< 0: not measured there
+};
+
 struct TuneReport {
   std::string problem;  ///< "swiglu M=16"
+  templates::Bindings sizes;
   jit::DeviceInfo device;
   std::vector<PartitionReport> partitions;  ///< best first
   std::vector<IllegalFusion> illegal;
@@ -112,6 +125,9 @@ struct TuneReport {
   jit::Plan plan;
   jit::Plan narrow;
   std::optional<Error> narrow_failure;  ///< why `narrow` is empty: it did not compile, or was wrong
+  /// How far the choice holds: chosen_for of the plans, and where that was measured beside `sizes`.
+  std::map<std::string, jit::DimensionRange> range;
+  std::vector<ProbeReport> probes;
   std::vector<std::shared_ptr<const jit::Image>> images;
 
   std::uint64_t seed = 0;

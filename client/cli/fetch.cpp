@@ -28,8 +28,10 @@ Result<Fetched> from_store(const Session& session, const Problem& problem) {
   fetched.answer.problem = key.problem;
   fetched.answer.verified = entry->evidence.verified;
   fetched.answer.modelled = entry->evidence.modelled;
-  fetched.answer.time_us = entry->evidence.time_us;
-  fetched.answer.baseline_us = entry->evidence.baseline_us;
+  if (auto point = cache::measured_at(entry->evidence, problem.bindings)) {
+    fetched.answer.time_us = point->time_us;
+    fetched.answer.baseline_us = point->baseline_us;
+  }
   fetched.answer.groups = entry->groups;
   return fetched;
 }

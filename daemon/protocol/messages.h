@@ -73,7 +73,7 @@ struct Plan {
   Source source = Source::kHit;
   bool verified = false;  ///< on this device
   bool modelled = false;
-  double time_us = 0, baseline_us = 0;  ///< 0: not measured
+  double time_us = 0, baseline_us = 0;  ///< 0: not measured at these sizes
   std::string plan, narrow;             ///< jit::pack; narrow may be empty
   std::vector<std::string> groups;
   std::vector<Digest> images;     ///< what plan and narrow launch

@@ -94,8 +94,8 @@ TEST(Lines, ARefusedLineIsNamedAndNothingIsWritten) {
            Case{image_at, good[0], "header is repeated, expected record or image"},
            Case{0, edited(good[0], [](json& line) { line["format"] = "x"; }),
                 "format is 'x', expected tilewright-cache"},
-           Case{0, edited(good[0], [](json& line) { line["version"] = 2; }),
-                "version is 2, expected 1"},
+           Case{0, edited(good[0], [](json& line) { line["version"] = 1; }),
+                "version is 1, expected 2"},
            Case{image_at, edited(good[1], [](json& line) { line["kind"] = "trial"; }),
                 "kind is 'trial', expected record or image"},
            Case{image_at, image([](json& i) { i["architecture"] = "sm_x"; }), ""},
@@ -150,6 +150,7 @@ TEST(Lines, AnImportDoesNotDisplaceWhatIsAsGood) {
     imported.entries[0].evidence.modelled = c.imported_modelled;
     imported.entries[0].evidence.time_us = c.imported_us;
     imported.entries[1].plan.chosen_for = {{"M", {5000, 6000}}};
+    imported.entries[1].evidence.sizes = {{"M", 6000}};
     auto from = memory_store(), to = memory_store();
     must(from->put(imported));
     must(to->put(known));

@@ -12,16 +12,18 @@ namespace {
 
 using namespace testing;  // NOLINT: the samples of this folder
 
-TEST(Record, FindsTheNarrowestEntryThatHolds) {
+TEST(Record, FindsAmongTheEntriesThatHoldTheOneTunedForTheNearestSizes) {
   Record record;
-  for (auto [image, low, high] : {std::tuple{1, 1, 1024}, {2, 16, 16}, {3, 2048, 4096}})
+  // Tuned for the high ends.
+  for (auto [image, low, high] : {std::tuple{1, 1, 1024}, {2, 16, 16}, {4, 9, 12}, {3, 2048, 4096}})
     record.put(sample_entry(image, low, high));
   struct Case {
     std::int64_t m;
     int image;  ///< 0: a miss
   };
-  for (Case c : {Case{0, 0}, Case{1, 1}, Case{15, 1}, Case{16, 2}, Case{17, 1}, Case{1024, 1},
-                 Case{1025, 0}, Case{2048, 3}, Case{4096, 3}, Case{4097, 0}}) {
+  for (Case c :
+       {Case{0, 0}, Case{1, 1}, Case{8, 1}, Case{9, 4}, Case{12, 4}, Case{15, 1}, Case{16, 2},
+        Case{17, 1}, Case{1024, 1}, Case{1025, 0}, Case{2048, 3}, Case{4096, 3}, Case{4097, 0}}) {
     const Entry* found = record.find({{"M", c.m}});
     ASSERT_EQ(found != nullptr, c.image != 0) << c.m;
     if (!found) continue;
@@ -45,13 +47,78 @@ TEST(Record, TheNearestEntryIsNearestInRatios) {
     EXPECT_EQ(record.nearest({{"M", c.m}})->plan.launches[0].image, sample_digest(c.image)) << c.m;
 }
 
-TEST(Record, PutReplacesTheEntryChosenForTheSameSizes) {
+TEST(Record, OfOverlappingRangesTheNearerTunedSizesCount) {
+  Record record;
+  Entry first = sample_entry(1, 9, 16), second = sample_entry(2, 9, 16);
+  first.evidence.sizes = {{"M", 16}};
+  second.evidence.sizes = {{"M", 10}};
+  record.put(first);
+  record.put(second);
+  ASSERT_EQ(record.entries.size(), 2u);
+  for (auto [m, image] : {std::pair{9, 2}, {10, 2}, {12, 2}, {13, 1}, {16, 1}}) {
+    EXPECT_EQ(record.find({{"M", m}})->plan.launches[0].image, sample_digest(image)) << m;
+    EXPECT_EQ(record.nearest({{"M", m}}), record.find({{"M", m}})) << m;
+  }
+}
+
+TEST(Record, OfSeveralDimensionsAllMustHold) {
+  Record record;
+  Entry entry = sample_entry(1, 9, 16);
+  entry.plan.chosen_for["N"] = {65, 128};
+  entry.evidence.sizes["N"] = 128;
+  record.put(entry);
+  EXPECT_NE(record.find({{"M", 9}, {"N", 128}}), nullptr);
+  EXPECT_EQ(record.find({{"M", 9}, {"N", 129}}), nullptr);
+  EXPECT_EQ(record.find({{"M", 8}, {"N", 100}}), nullptr);
+}
+
+TEST(Record, PutReplacesTheEntryTunedForTheSameSizes) {
   Record record = sample_record();
-  record.put(sample_entry(5, 17, 1024));
+  record.put(sample_entry(5, 600, 1024));
   ASSERT_EQ(record.entries.size(), 2u);
   EXPECT_EQ(record.entries[1].plan.launches[0].image, sample_digest(5));
-  record.put(sample_entry(6, 18, 1024));
+  EXPECT_EQ(record.find({{"M", 17}}), nullptr) << "the new range is the one that counts";
+  record.put(sample_entry(6, 17, 1023));
   EXPECT_EQ(record.entries.size(), 3u);
+}
+
+TEST(Record, ATimeIsKnownWhereItWasMeasuredAndNowhereElse) {
+  Evidence evidence = sample_entry(1, 9, 16).evidence;
+  evidence.probes.push_back({{{"M", 32}}, false, 30, 0, 40});
+  EXPECT_EQ(measured_at(evidence, {{"M", 16}})->time_us, evidence.time_us);
+  EXPECT_EQ(measured_at(evidence, {{"M", 16}})->baseline_us, evidence.baseline_us);
+  EXPECT_EQ(measured_at(evidence, {{"M", 9}})->time_us, 6.5);
+  EXPECT_EQ(measured_at(evidence, {{"M", 12}}), std::nullopt);
+  EXPECT_EQ(measured_at(evidence, {{"M", 32}}), std::nullopt) << "it did not hold there";
+}
+
+TEST(Record, OfOnePlanFoundTwiceTheOneThatKnowsMoreOfItsRangeStays) {
+  const Entry known = sample_entry(1, 9, 16);
+  const auto displaced_by = [&](auto change) {
+    Entry found = known;
+    change(found);
+    return displaces(found, known);
+  };
+  EXPECT_FALSE(displaced_by([](Entry&) {}));
+  EXPECT_FALSE(displaced_by([](Entry& e) {  // stopped before it was probed
+    e.plan.chosen_for = {{"M", {16, 16}}};
+    e.evidence.probes.clear();
+    e.evidence.time_us /= 2;
+  }));
+  EXPECT_TRUE(displaced_by([](Entry& e) {  // better known, though narrower
+    e.plan.chosen_for = {{"M", {16, 16}}};
+    e.evidence.probes[0].held = false;
+    e.evidence.tried *= 2;
+  }));
+  EXPECT_TRUE(displaced_by([](Entry& e) {
+    e.evidence.probes.push_back({{{"M", 32}}, true, 30, 0, 40});
+    e.evidence.time_us *= 2;
+  }));
+  EXPECT_TRUE(displaced_by([](Entry& e) {  // another plan
+    e.plan.launches[0].image = sample_digest(5);
+    e.evidence.probes.clear();
+    e.evidence.time_us /= 2;
+  }));
 }
 
 TEST(Record, AWorseEntryDoesNotDisplaceABetterOne) {
@@ -170,6 +237,10 @@ TEST(Record, JsonIsRefusedWithTheFieldAndTheValue) {
                 "record.virtual is \"no\", expected true or false"},
            Case{replaced("\"margin\":0.375", "\"margin\":null"),
                 "record.entries.evidence.margin is null, expected a number"},
+           Case{replaced("\"sizes\":{\"M\":16}", "\"sizes\":[16]"),
+                "record.entries.evidence.sizes is [16], expected an object"},
+           Case{replaced("\"sizes\":{\"M\":1}", "\"sizes\":{\"M\":\"1\"}"),
+                "record.entries.evidence.probes.sizes.M is \"1\", expected an integer of 64 bits"},
            Case{replaced("\"tried\":12", "\"tried\":99999999999"),
                 "record.entries.evidence.tried is 99999999999, expected an integer of 32 bits"},
            Case{replaced("\"time_kind\":\"measured\"", "\"time_kind\":\"guessed\""),

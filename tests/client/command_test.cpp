@@ -126,7 +126,29 @@ TEST_F(Command, TunesServesFromTheStoreAndRecalls) {
   EXPECT_EQ(plan["source"], "hit");
   EXPECT_TRUE(plan["verified"].get<bool>());
   EXPECT_FALSE(plan["launches"].empty());
-  EXPECT_EQ(plan["domains"]["chosen_for"]["M"], json({5, 5}));
+  auto range = plan["domains"]["chosen_for"]["M"];
+  EXPECT_EQ(plan["domains"]["chosen_for"], report["chosen_for"]);
+  EXPECT_EQ(plan["time_us"], report["choice"]["time_us"]);
+
+  // It was asked for at the other sizes of its bucket, of which 5 is the low end; where it holds,
+  // others in between are served without a tune, and without a time.
+  ASSERT_EQ(report["points"].size(), 2u) << report["points"];
+  EXPECT_EQ(report["points"][0]["sizes"]["M"], 5);
+  EXPECT_EQ(report["points"][1]["sizes"]["M"], 8);
+  ASSERT_TRUE(report["points"][1]["held"].get<bool>()) << report["points"];
+  EXPECT_EQ(range, json({5, 8}));
+  EXPECT_EQ(again["points"], report["points"]);
+  EXPECT_EQ(fresh["points"], report["points"]);
+  auto at_size = [&](const std::string& size) {
+    std::string words = kSmall;
+    words.replace(words.find("M=5"), 3, "M=" + size);
+    return json::parse(run("get " + words + " --json").out);
+  };
+  EXPECT_EQ(at_size("8")["time_us"], report["points"][1]["time_us"]);
+  EXPECT_EQ(at_size("8")["launches"], plan["launches"]);
+  EXPECT_EQ(at_size("7")["plan"], plan["plan"]);
+  EXPECT_EQ(at_size("7")["time_us"], 0) << "nothing was measured there";
+  EXPECT_EQ(at_size("9")["error"], "not_found");
 
   // A copy of the cache made by export and import serves the same.
   auto lines = (folder_ / "lines").string();

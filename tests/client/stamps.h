@@ -91,6 +91,7 @@ class StampPlanner : public daemon::testing::FakePlanner {
       for (const auto& [name, size] : problem.bindings) plan->chosen_for[name] = {size, size};
     }
     planned.entry.groups = {group};
+    planned.entry.evidence.sizes = problem.bindings;
     planned.entry.evidence.verified = verified;
     for (int number : {stamp, stamp + 100})
       planned.images.push_back(std::make_shared<const jit::Image>(stamp_image(number)));

@@ -81,8 +81,10 @@ class FakePlanner : public Planner {
     for (jit::Plan* plan : {&planned.entry.plan, &planned.entry.narrow}) {
       plan->dimensions = problem.op->dimensions;
       plan->chosen_for.clear();
-      for (const auto& [name, size] : problem.bindings) plan->chosen_for[name] = {size, size};
+      for (const auto& [name, size] : problem.bindings)
+        plan->chosen_for[name] = {size - reach, size + reach};
     }
+    planned.entry.evidence.sizes = problem.bindings;
     planned.entry.groups = {group};
     planned.entry.evidence.verified = verified;
     for (int number : {image, image + 1000}) {
@@ -98,6 +100,7 @@ class FakePlanner : public Planner {
   std::vector<std::string> last_nearest;
   TuneSettings last_settings;
   bool verified = true;
+  std::int64_t reach = 0;  ///< of chosen_for to both sides of the sizes
   int steps = 2;
   std::chrono::milliseconds step_time{0};
   std::size_t image_bytes = 2000;

@@ -169,6 +169,27 @@ TEST_F(ServiceTest, ATuneOfOneSizeLeavesTheFallbacksOfOthersAlone) {
   EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kHit);
 }
 
+TEST_F(ServiceTest, SizesInTheRangeOfATuneAreHitsWithoutATuneAndWithoutATime) {
+  planner_.reach = 4;
+  planner_.step_time = 50ms;
+  for (std::int64_t rows : {12, 14})  // the second waits for the first, and is not needed then
+    EXPECT_EQ(plan(sample_problem(rows)).source, protocol::Source::kFallback);
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.tunes, 1);
+  protocol::Plan tuned = plan(sample_problem(12));
+  EXPECT_EQ(tuned.time_us, 12.5);
+  EXPECT_EQ(tuned.baseline_us, 20);
+  for (std::int64_t rows : {14, 16}) {
+    protocol::Plan within = plan(sample_problem(rows));
+    EXPECT_EQ(within.source, protocol::Source::kHit) << rows;
+    EXPECT_EQ(within.plan_version, tuned.plan_version);
+    EXPECT_TRUE(within.verified);
+    EXPECT_EQ(within.time_us, 0) << "nothing was measured there";
+    EXPECT_EQ(within.baseline_us, 0);
+  }
+  EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kFallback);
+}
+
 TEST_F(ServiceTest, ARecordWhoseImagesAreGoneIsAMiss) {
   config_.tune.background = false;
   cache::Record record;

@@ -189,6 +189,9 @@ class Measurer : public search::Measurer {
   const jit::DeviceInfo& device() const override { return device_; }
 
   std::function<double(const Kernel&)> time = [](const Kernel&) { return 10.0; };
+  /// Times `time`, at the sizes of a trial.
+  std::function<double(const Kernel&, const templates::Bindings&)> growth =
+      [](const Kernel&, const templates::Bindings&) { return 1.0; };
   std::function<std::optional<Error>(const Trial&, const std::vector<Kernel>&)> failure;
   std::function<double()> noise = [] { return 1.0; };
   std::vector<std::string> ids;  ///< of all trials, in order
@@ -215,7 +218,7 @@ class Measurer : public search::Measurer {
       result.verification.verified = true;
       result.verification.elements = result.verification.total_elements = 64;
       result.verification.tolerance = 1e-3;
-      if (trial.timed) fill(result.sample, kernels, device_.virtual_gpu ? 1 : 5);
+      if (trial.timed) fill(result.sample, trial, kernels, device_.virtual_gpu ? 1 : 5);
     }
     if (after_each) after_each();
     return result;
@@ -233,15 +236,15 @@ class Measurer : public search::Measurer {
       for (const jit::PlanLaunch& launch : trials_[i].plan.launches)
         for (const auto& image : trials_[i].images)
           if (image->digest == launch.image) kernels.push_back(Kernel::of(*image));
-      fill(results[i].sample, kernels, rounds);
+      fill(results[i].sample, trials_[i], kernels, rounds);
     }
     return results;
   }
 
  private:
-  void fill(Sample& sample, const std::vector<Kernel>& kernels, int count) {
+  void fill(Sample& sample, const Trial& trial, const std::vector<Kernel>& kernels, int count) {
     double total = 0;
-    for (const Kernel& kernel : kernels) total += time(kernel);
+    for (const Kernel& kernel : kernels) total += time(kernel) * growth(kernel, trial.bindings);
     sample.times_us.clear();
     for (int i = 0; i < count; ++i) sample.times_us.push_back(total * noise());
     sample.modelled = device_.virtual_gpu;

@@ -35,6 +35,21 @@ TEST(Entry, HoldsPlansAndEvidenceOfTheChoice) {
   EXPECT_EQ(entry->evidence.created.size(), std::string("2026-01-01T00:00:00Z").size());
 }
 
+TEST(Entry, SaysWhereItWasMeasured) {
+  TuneReport report = samples::report();
+  report.plan.chosen_for = report.narrow.chosen_for = {{"M", {9, 16}}};
+  report.probes = {{{{"M", 9}}, true, true, "", samples::sample(3), 9},
+                   {{{"M", 17}}, true, false, "fault", {}, 0},
+                   {{{"M", 32}}, false, false, "skipped: no time was left", {}, 0}};
+  const auto entry = to_entry(report, request());
+  ASSERT_TRUE(entry) << entry.error().message;
+  EXPECT_EQ(entry->plan.chosen_for, report.plan.chosen_for);
+  EXPECT_EQ(entry->evidence.sizes, (templates::Bindings{{"M", 16}}));
+  EXPECT_EQ(entry->evidence.probes,
+            (std::vector<cache::Probe>{{{{"M", 9}}, true, 3, 0, 9}, {{{"M", 17}}, false, 0, 0, 0}}))
+      << "what was skipped is no evidence";
+}
+
 TEST(Entry, SaysHowItsGroupsWereMade) {
   const GroupChoice choice{"simt_gemm", {{"block_k", 16}, {"split_k", -1}}, {0, 2, 11}};
   EXPECT_EQ(to_text(choice), "simt_gemm block_k=16 split_k=-1 of 0+2+11");

@@ -52,6 +52,36 @@ TEST(ReportText, ShowsFiveFailuresOfAKindAtMost) {
   EXPECT_THAT(to_text(report), HasSubstr("  and 6 more of compile\n"));
 }
 
+TuneReport with_range() {
+  TuneReport report = samples::report();
+  report.sizes = {{"M", 12}};
+  report.range = {{"M", {9, 12}}};
+  report.probes = {{{{"M", 9}}, true, true, "", samples::sample(3), 9},
+                   {{{"M", 16}}, true, false, "another plan takes 2.00 us", samples::sample(5), 0}};
+  return report;
+}
+
+TEST(ReportText, ShowsTheRangeAndWhereItWasProbed) {
+  TuneReport report = with_range();
+  EXPECT_THAT(to_text(report), HasSubstr("\nrange: M=9..12; probed: M=9 3.00 us modelled, holds; "
+                                         "M=16 5.00 us modelled, another plan takes 2.00 us\n"));
+  report.range = {{"M", {12, 12}}};
+  report.probes = {{{{"M", 9}}, false, false, "skipped: no time was left", {}, 0}};
+  EXPECT_THAT(to_text(report), HasSubstr("\nrange: M=12; probed: M=9 skipped: no time was left\n"));
+}
+
+TEST(ReportJson, HasTheRangeAndThePoints) {
+  const nlohmann::json json = to_json(with_range());
+  EXPECT_EQ(json["chosen_for"], nlohmann::json::parse(R"({"M": [9, 12]})"));
+  EXPECT_EQ(json["points"], nlohmann::json::parse(R"([
+    {"sizes": {"M": 12}, "held": true, "time_us": 4.0, "spread_us": 0.0, "baseline_us": 10.0,
+     "time_kind": "modelled"},
+    {"sizes": {"M": 9}, "held": true, "time_us": 3.0, "spread_us": 0.0, "baseline_us": 9.0,
+     "time_kind": "modelled"},
+    {"sizes": {"M": 16}, "held": false, "reason": "another plan takes 2.00 us", "time_us": 5.0,
+     "spread_us": 0.0, "baseline_us": null, "time_kind": "modelled"}])"));
+}
+
 TEST(ReportText, AMeasuredMarginHasItsInterval) {
   TuneReport report = samples::report();
   report.margin_interval = {0.55, 0.65};

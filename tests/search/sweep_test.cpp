@@ -61,6 +61,7 @@ outputs:
       report.choice_sample.time_us = 3;
       report.choice_sample.modelled = true;
       report.tried = 5;
+      if (problem.bindings.at("M") == 16) report.range = {{"M", {9, 16}}};
       report.failed = {{"compile", 1}};
       report.partitions.resize(1);
       report.partitions[0].groups.resize(1);
@@ -199,7 +200,7 @@ TEST_F(Sweep, TunesEqualProblemsOfDifferentModelsOnce) {
   EXPECT_EQ(report.items[2].title, "b scale M=1 tp=1");
   EXPECT_EQ(report.items[2].time_us, 3);
   EXPECT_EQ(report.items[4].state, SweepItem::State::kTuned);
-  EXPECT_THAT(to_text(report), HasSubstr("4 tuned, 2 kept, 0 failed, 0 pending"));
+  EXPECT_THAT(to_text(report), HasSubstr("4 tuned, 2 kept, 0 covered, 0 failed, 0 pending"));
   EXPECT_THAT(to_json_text(report), HasSubstr("\"choice\": \"pointwise \""));
 }
 
@@ -243,6 +244,31 @@ TEST_F(Sweep, AProblemThatWasInterruptedIsStillToBeDone) {
   const SweepReport report = swept(hooks());
   EXPECT_EQ(tuned_.size(), 2u);
   EXPECT_EQ(report.items[0].state, SweepItem::State::kTuned);
+}
+
+TEST_F(Sweep, WhatIsInTheRangeOfATunedProblemIsCovered) {
+  options_.tokens = {16, 9, 8};
+  add_model("a", "  - {operator: scale, parameters: {N: 128}}\n");
+  add_model("b", "  - {operator: scale, parameters: {N: 256}}\n");
+  SweepHooks stopping = hooks();
+  std::stop_source source;
+  stopping.progress = [&](const SweepProgress& progress) {
+    if (progress.done == 3) source.request_stop();  // in the second model's first problem
+  };
+  const SweepReport first = swept(stopping, source.get_token());
+  EXPECT_EQ(first.items[1].state, SweepItem::State::kCovered);
+  EXPECT_EQ(first.items[1].covered_by, first.items[0].title);
+  EXPECT_EQ(first.items[1].time_us, 0) << "nothing was measured there";
+  EXPECT_EQ(first.items[2].state, SweepItem::State::kTuned);
+  EXPECT_THAT(to_text(first), HasSubstr("covered " + first.items[1].title + ": in the range of " +
+                                        first.items[0].title + "\n"));
+  // Ranges are remembered, and are of one operator.
+  tuned_.clear();
+  const SweepReport second = swept(hooks());
+  EXPECT_EQ(second.items[1].state, SweepItem::State::kCovered);
+  EXPECT_EQ(second.items[4].state, SweepItem::State::kCovered);
+  EXPECT_EQ(second.items[4].covered_by, second.items[3].title);
+  EXPECT_THAT(tuned_, ElementsAre(second.items[5].title));
 }
 
 TEST_F(Sweep, FailuresDoNotEndItAndAreTriedAgain) {

@@ -265,7 +265,8 @@ TEST_F(Tuner, ThePlanLaunchesWhatWasChosenAndHasANarrowTwin) {
   ASSERT_TRUE(jit::check(report.narrow)) << jit::check(report.narrow).error().message;
   EXPECT_FALSE(report.plan.legal.empty());
   EXPECT_TRUE(report.narrow.legal.empty());
-  EXPECT_EQ(report.plan.chosen_for.at("M"), (jit::DimensionRange{16, 16}));
+  for (const jit::Plan* plan : {&report.plan, &report.narrow})
+    EXPECT_EQ(plan->chosen_for.at("M"), (jit::DimensionRange{9, 16}));
   std::vector<std::string> names;
   for (const jit::PlanTensor& tensor : report.plan.tensors)
     if (tensor.role != jit::TensorRole::kIntermediate) names.push_back(tensor.name);
@@ -275,10 +276,48 @@ TEST_F(Tuner, ThePlanLaunchesWhatWasChosenAndHasANarrowTwin) {
       EXPECT_TRUE(std::any_of(report.images.begin(), report.images.end(),
                               [&](const auto& image) { return image->digest == launch.image; }));
   // The twin was verified with every tensor one element off.
-  const Trial& last = measurer_.trials.back();
-  EXPECT_FALSE(last.timed);
-  EXPECT_THAT(last.displacement,
+  const auto twin = std::find_if(measurer_.trials.begin(), measurer_.trials.end(),
+                                 [](const Trial& trial) { return !trial.displacement.empty(); });
+  ASSERT_NE(twin, measurer_.trials.end());
+  EXPECT_FALSE(twin->timed);
+  EXPECT_THAT(twin->displacement,
               UnorderedElementsAre(Pair("x", 2), Pair("wg", 2), Pair("wu", 2), Pair("y", 2)));
+}
+
+TEST_F(Tuner, TheRangeEndsWhereTheNextBestConfigIsBetter) {
+  request_.bindings = {{"M", 12}};
+  request_.budget.evaluations = 200;
+  request_.strategy = "exhaustive";
+  // At the high end of the bucket depth 1 takes twice as long.
+  measurer_.growth = [](const fakes::Kernel& kernel, const templates::Bindings& sizes) {
+    return kernel.depth == 1 && sizes.at("M") == 16 ? 2.0 : 1.0;
+  };
+  const TuneReport report = tuned();
+  EXPECT_EQ(pool_.compiles(), 99u + 1) << "the candidates and the twin for unaligned tensors";
+  EXPECT_EQ(chosen(report), std::vector<std::string>{"gemm depth=1 width=8"});
+  EXPECT_EQ(report.plan.chosen_for.at("M"), (jit::DimensionRange{9, 12}));
+  ASSERT_EQ(report.probes.size(), 2u);
+  EXPECT_EQ(report.probes[0].sizes, (templates::Bindings{{"M", 9}}));
+  EXPECT_TRUE(report.probes[0].held) << report.probes[0].reason;
+  EXPECT_EQ(report.probes[0].baseline_us, report.baseline.time_us);
+  EXPECT_EQ(report.probes[1].sizes, (templates::Bindings{{"M", 16}}));
+  EXPECT_EQ(report.probes[1].reason, "another plan takes 19.50 us");
+  EXPECT_EQ(report.tried, 99) << "probes are no candidates";
+}
+
+TEST_F(Tuner, AStopDuringTheProbesKeepsTheChoiceAndANarrowerRange) {
+  request_.bindings = {{"M", 12}};
+  std::stop_source source;
+  measurer_.after_each = [&] {
+    if (measurer_.trials.back().bindings.at("M") == 9) source.request_stop();
+  };
+  const TuneReport report = tuned({}, source.get_token());
+  EXPECT_FALSE(report.interrupted) << "what was asked for is known";
+  EXPECT_TRUE(report.choice_verified);
+  EXPECT_EQ(report.plan.chosen_for.at("M"), (jit::DimensionRange{9, 12}));
+  ASSERT_EQ(report.probes.size(), 2u);
+  EXPECT_EQ(report.probes[1].reason, "skipped: the tune was stopped");
+  EXPECT_FALSE(report.probes[1].measured);
 }
 
 TEST_F(Tuner, ANarrowTwinThatIsWrongIsLeftOutAndSaidSo) {
