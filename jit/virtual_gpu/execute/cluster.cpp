@@ -121,8 +121,8 @@ void Cluster::begin(std::array<unsigned, 3> new_index, std::uint64_t new_positio
       warp.polled = false;
       warp.cluster_arrived = warp.cluster_outstanding = 0;
       if (warp.used != 0)  // it did not end
-        for (Split& split : warp.splits) split = Split{};
-      warp.used = 1;
+        for (Split& split : used_splits(warp)) split = Split{};
+      warp.used = warp.top = 1;
       warp.splits[0] = Split{};
       warp.splits[0].state = Split::State::kReady;
       warp.splits[0].mask = warp.live;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "jit/virtual_gpu/execute/async/engine.h"
@@ -67,6 +68,11 @@ struct Cluster {
   void prepare(Block& block);
   std::vector<SpecialPlace> changing_;  ///< special registers that differ between clusters
 };
+
+/// The splits of a warp that may be in use.
+inline std::span<Split> used_splits(Warp& warp) {
+  return {warp.splits, static_cast<std::size_t>(warp.top)};
+}
 
 /// After lanes arrived or left: splits that wait at a full barrier may go on.
 void open_barriers(Block& block);

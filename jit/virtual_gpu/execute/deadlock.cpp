@@ -51,7 +51,7 @@ void report_deadlock(Cluster& cluster) {
     for (Warp& warp : block.warps) {
       ++warps;
       if (warp.status == WarpStatus::kDone) ++done;
-      for (const Split& split : warp.splits) {
+      for (const Split& split : used_splits(warp)) {
         auto at = static_cast<std::size_t>(split.pc - code.steps.data());
         std::string where;
         switch (split.state) {

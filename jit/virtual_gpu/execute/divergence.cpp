@@ -1,4 +1,5 @@
 // Splits of a warp: how they part, meet again and end. See Split in state.h.
+#include <algorithm>
 #include <cassert>
 
 #include "jit/virtual_gpu/check/checker.h"
@@ -16,7 +17,10 @@ void release(Warp& warp, Split& split) {
 int new_split(Warp& warp) {
   ++warp.used;
   for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
-    if (warp.splits[i].state == Split::State::kFree) return i;
+    if (warp.splits[i].state == Split::State::kFree) {
+      warp.top = std::max(warp.top, i + 1);
+      return i;
+    }
   assert(false && "a warp has fewer splits than lanes and joins");
   return 0;
 }
@@ -30,7 +34,7 @@ const Step* next_ready(Warp& warp) {
     return nullptr;
   }
   do {
-    for (int i = 0; i < static_cast<int>(std::size(warp.splits)); ++i)
+    for (int i = 0; i < warp.top; ++i)
       if (warp.splits[i].state == Split::State::kReady) return activate(warp, i);
     // An mbarrier may soon be complete: lanes that wait to reconverge go on waiting.
     if (warp.mbarrier_waits != 0) break;
@@ -73,7 +77,7 @@ const Step* activate(Warp& warp, int index) {
 
 bool let_joins_go(Warp& warp) {
   bool any = false;
-  for (Split& join : warp.splits) {
+  for (Split& join : used_splits(warp)) {
     if (join.state != Split::State::kJoin || join.mask == 0) continue;
     Split& split = warp.splits[new_split(warp)];
     split = Split{};
@@ -165,7 +169,7 @@ bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const S
   };
   if ((members & ~warp.mask) == 0) return together();
   Split& current = warp.splits[warp.current];
-  for (Split& other : warp.splits) {
+  for (Split& other : used_splits(warp)) {
     // Only parts that go on to the same join can become one.
     if (other.state != Split::State::kWarpSync || other.pc != step ||
         other.parent != current.parent || other.reconverge != current.reconverge)

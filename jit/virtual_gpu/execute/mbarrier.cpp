@@ -68,7 +68,7 @@ bool change_mbarrier(const Step* step, Warp& warp, int lane, const SharedPlace& 
 void wake_mbarrier(Block& block, std::uint32_t address) {
   for (Warp& warp : block.warps) {
     if (warp.mbarrier_waits == 0) continue;
-    for (Split& split : warp.splits) {
+    for (Split& split : used_splits(warp)) {
       if (split.state != Split::State::kMbarrier || split.wanted != address) continue;
       split.state = Split::State::kReady;
       --warp.mbarrier_waits;

@@ -25,15 +25,14 @@ bool runnable(const Warp& warp) {
 
 /// A split of the warp that can go on. They take turns: one may spin until another has done its part.
 int choose_split(const Warp& warp, Random* random) {
-  constexpr int kSplits = static_cast<int>(std::size(Warp{}.splits));
+  const int splits = warp.top;
   int from = std::max<int>(warp.current, 0);
   if (random != nullptr && warp.used > 1)
-    from = static_cast<int>(random->below(kSplits));
+    from = static_cast<int>(random->below(static_cast<std::uint64_t>(splits)));
   else if (warp.status == WarpStatus::kYielded)
     ++from;
-  for (int k = 0; k < kSplits; ++k)
-    if (warp.splits[(from + k) % kSplits].state == Split::State::kReady)
-      return (from + k) % kSplits;
+  for (int k = 0; k < splits; ++k)
+    if (warp.splits[(from + k) % splits].state == Split::State::kReady) return (from + k) % splits;
   return -1;
 }
 
@@ -82,7 +81,7 @@ bool end_waits(Cluster& cluster) {
   for (Block& block : cluster.blocks)
     for (Warp& warp : block.warps) {
       if (warp.mbarrier_waits == 0) continue;
-      for (Split& split : warp.splits) {
+      for (Split& split : used_splits(warp)) {
         if (split.state != Split::State::kMbarrier) continue;
         split.state = Split::State::kReady;
         split.passed = true;

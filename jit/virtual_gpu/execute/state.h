@@ -55,6 +55,7 @@ struct Warp {
   std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked
   std::uint32_t yields = 0;          ///< times that the budget ran out
   std::int32_t used = 0;             ///< splits that are not free
+  std::int32_t top = 0;              ///< the splits from here on have not been used by the block
   std::int32_t mbarrier_waits = 0;   ///< splits in state kMbarrier
   bool polled = false;               ///< yielded because a test_wait was not yet true
   const Step* reconverge = nullptr;  ///< of the current split

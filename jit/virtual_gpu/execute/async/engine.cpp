@@ -48,11 +48,11 @@ AsyncOperation& AsyncEngine::make(Warp& warp, const Step* step, int lane) {
   // The capacity of its vectors is what is worth keeping.
   std::vector<AsyncChunk> chunks = std::move(operation.chunks);
   std::vector<std::byte> data = std::move(operation.data);
+  operation = AsyncOperation{};
   chunks.clear();
   data.clear();
-  operation = AsyncOperation{};
-  operation.chunks = std::move(chunks);
-  operation.data = std::move(data);
+  operation.chunks.swap(chunks);
+  operation.data.swap(data);
   operation.id = next_id_++;
   operation.warp = &warp;
   operation.step = step;

@@ -58,12 +58,48 @@ bool locate_reads(const Step* s, Warp& w, const Reads& reads, std::uint32_t byte
   return valid;
 }
 
+/// The usual case: all lanes read whole elements of one allocation, and write valid shared memory.
+/// False: not that case, nothing was done.
+template <class To>
+bool copy_whole(const Step* s, Warp& w, std::uint32_t bytes, const std::uint64_t* from,
+                const To* to) {
+  std::uint64_t low = from[0], high = from[0], any = 0, first = to[0], last = to[0];
+  for (int i = 0; i < kLanes; ++i) {
+    low = std::min(low, from[i]);
+    high = std::max(high, from[i]);
+    first = std::min<std::uint64_t>(first, to[i]);
+    last = std::max<std::uint64_t>(last, to[i]);
+    any |= from[i] | to[i];
+  }
+  if ((any & (bytes - 1)) != 0 || first < kSharedBase || last > 0xffffffffu ||
+      last + bytes > w.shared_end)
+    return false;
+  const Range& range = w.ranges[s->site];
+  if (low < range.begin || high >= range.end || bytes > range.end - high)
+    if (!refill(s, w, low, high)) return false;
+  AsyncOperation& operation = engine_of(w).make(w, s, 0);
+  operation.completion = AsyncOperation::Completion::kCopyGroup;
+  operation.chunks.resize(kLanes);
+  for (int i = 0; i < kLanes; ++i)
+    operation.chunks[static_cast<std::size_t>(i)] = {
+        w.shared + to[i], reinterpret_cast<std::byte*>(from[i] + w.global_delta), bytes};
+  engine_of(w).issue(operation);
+  return true;
+}
+
 /// a: source, b: target, c: bytes to read (kMode 1) or a predicate that says to read none (2).
 template <int kMode, class To>
 const Step* copy(const Step* s, std::byte* r, Warp& w) {
   const std::uint32_t bytes = w.code->sites[s->site].bytes;
   const auto* from = lanes<std::uint64_t>(r, s->a);
   const auto* to = lanes<To>(r, s->b);
+  if (w.mask == kAllLanes && !w.counting) {
+    bool whole = true;
+    if (kMode == 1)
+      for (int i = 0; i < kLanes; ++i) whole &= lanes<std::uint32_t>(r, s->c)[i] == bytes;
+    if (kMode == 2) whole = predicate(r, s->c) == 0;
+    if (whole && copy_whole(s, w, bytes, from, to)) return s + 1;
+  }
   Reads reads;
   int wrong = -1;
   for_lanes(w.mask, [&](int i) {

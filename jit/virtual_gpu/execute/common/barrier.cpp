@@ -113,9 +113,9 @@ const Step* warp_sync(const Step* s, std::byte* r, Warp& w) {
   split.mask = w.mask;
   split.pc = s;
   std::uint32_t here = 0;
-  for (const Split& other : w.splits)
+  for (const Split& other : used_splits(w))
     if (other.state == Split::State::kWarpSync) here |= other.mask;
-  for (Split& other : w.splits) {
+  for (Split& other : used_splits(w)) {
     if (other.state != Split::State::kWarpSync || (other.wanted & w.live & ~here) != 0) continue;
     other.state = Split::State::kReady;
     other.passed = true;
@@ -142,7 +142,7 @@ void open_barriers(Block& block) {
     if (!any || !(barrier.wanted == 0 ? all : arrived >= barrier.wanted)) continue;
     std::uint32_t result = barrier.true_lanes << 16 | (barrier.lanes & 0xffff);
     for (Warp& warp : block.warps) {
-      for (Split& split : warp.splits) {
+      for (Split& split : used_splits(warp)) {
         if (split.state != Split::State::kBarrier || split.barrier != id) continue;
         split.state = Split::State::kReady;
         split.passed = true;

@@ -50,7 +50,7 @@ void open_cluster_barrier(Cluster& cluster) {
   for (Block& block : cluster.blocks)
     for (Warp& warp : block.warps) {
       warp.cluster_arrived = 0;
-      for (Split& split : warp.splits) {
+      for (Split& split : used_splits(warp)) {
         if (split.state != Split::State::kClusterBarrier) continue;
         split.state = Split::State::kReady;
         if (warp.status == WarpStatus::kBlocked) warp.status = WarpStatus::kReady;
