@@ -91,6 +91,7 @@ int tw_client_open(const tw_options* given, tw_client** client) {
     wanted.daemon.device = text_of(options.device);
     wanted.daemon.program = text_of(options.daemon);
     wanted.daemon.cache = text_of(options.cache);
+    wanted.daemon.user = options.daemon_uid;
     wanted.start_daemon = options.no_start == 0;
     if (options.timeout_ms != 0) wanted.timeout = std::chrono::milliseconds(options.timeout_ms);
     TILEWRIGHT_ASSIGN_OR_RETURN(auto runtime, Runtime::open(std::move(wanted)));

@@ -24,6 +24,7 @@ struct Options {
   std::string socket, bundle, device, daemon, cache;  ///< empty: as tw_options says of NULL
   bool start_daemon = true;
   std::uint32_t timeout_ms = 0;
+  std::uint32_t daemon_uid = 0;
 };
 
 struct Tensor {
@@ -129,6 +130,7 @@ class Client {
     raw.cache = text(options.cache);
     raw.no_start = options.start_daemon ? 0 : 1;
     raw.timeout_ms = options.timeout_ms;
+    raw.daemon_uid = options.daemon_uid;
     tw_client* client = nullptr;
     if (int code = tw_client_open(&raw, &client)) return last_error(code);
     return Client(client);

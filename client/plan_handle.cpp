@@ -7,8 +7,6 @@
 namespace tilewright::client {
 namespace {
 
-constexpr std::size_t kHaveLimit = 64;
-
 /// Of a plan at sizes in its own order of dimensions.
 Result<std::uint64_t> workspace_bytes(const jit::Plan& plan, std::span<const std::int64_t> sizes) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto rule, jit::Expression::parse(plan.workspace_bytes));
@@ -44,11 +42,15 @@ Request PlanHandle::request() const {
 }
 
 Result<std::shared_ptr<const PlanVersion>> PlanHandle::fetch() {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, source_.get(request(), modules_.images(kHaveLimit)));
-  return load(std::move(answer));
+  auto held = modules_.images();
+  std::vector<Digest> have;
+  for (const auto& image : held) have.push_back(image->digest);
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, source_.get(request(), have));
+  return load(std::move(answer), held);
 }
 
-Result<std::shared_ptr<const PlanVersion>> PlanHandle::load(PlanSource::Answer answer) {
+Result<std::shared_ptr<const PlanVersion>> PlanHandle::load(
+    PlanSource::Answer answer, std::span<const std::shared_ptr<const jit::Image>> held) {
   modules_.add(std::move(answer.images));
   auto version = std::make_shared<PlanVersion>();
   TILEWRIGHT_ASSIGN_OR_RETURN(jit::Plan wide, jit::unpack_plan(answer.plan.plan));
@@ -56,11 +58,11 @@ Result<std::shared_ptr<const PlanVersion>> PlanHandle::load(PlanSource::Answer a
     return fail(ErrorCode::kCorrupt, fmt::format("plan has {} dimensions, expected {}",
                                                  wide.dimensions.size(), key_.sizes.size()));
   }
-  TILEWRIGHT_ASSIGN_OR_RETURN(version->wide, modules_.load(wide));
+  TILEWRIGHT_ASSIGN_OR_RETURN(version->wide, modules_.load(wide, held));
   TILEWRIGHT_ASSIGN_OR_RETURN(version->workspace_bytes, workspace_bytes(wide, key_.sizes));
   if (!answer.plan.narrow.empty()) {
     TILEWRIGHT_ASSIGN_OR_RETURN(jit::Plan narrow, jit::unpack_plan(answer.plan.narrow));
-    TILEWRIGHT_ASSIGN_OR_RETURN(version->narrow, modules_.load(narrow));
+    TILEWRIGHT_ASSIGN_OR_RETURN(version->narrow, modules_.load(narrow, held));
     TILEWRIGHT_ASSIGN_OR_RETURN(auto bytes, workspace_bytes(narrow, key_.sizes));
     version->workspace_bytes = std::max(version->workspace_bytes, bytes);
   }

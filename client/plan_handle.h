@@ -58,7 +58,8 @@ class PlanHandle {
   class Watch;
   Request request() const;
   Result<std::shared_ptr<const PlanVersion>> fetch();
-  Result<std::shared_ptr<const PlanVersion>> load(PlanSource::Answer answer);
+  Result<std::shared_ptr<const PlanVersion>> load(
+      PlanSource::Answer answer, std::span<const std::shared_ptr<const jit::Image>> held);
   std::shared_ptr<const PlanVersion> shared_current() const;
 
   const OperatorHandle& op_;

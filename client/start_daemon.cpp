@@ -71,7 +71,7 @@ Result<pid_t> spawn(const DaemonProgram& program, const std::filesystem::path& p
 Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const std::string& client,
                                            std::chrono::milliseconds timeout) {
   Clock::time_point deadline = Clock::now() + timeout;
-  auto channel = protocol::Channel::connect(program.socket, client, timeout);
+  auto channel = protocol::Channel::connect(program.socket, client, timeout, program.user);
   if (channel || channel.error().code != ErrorCode::kNotFound) return channel;
   auto path = program.program.empty() ? jit::find_program("tilewrightd") : program.program;
   std::error_code ignored;
@@ -88,7 +88,7 @@ Result<protocol::Channel> connect_or_start(const DaemonProgram& program, const s
   Clock::time_point reap_until{};
   for (;;) {
     if (!reachable) {
-      channel = protocol::Channel::connect(program.socket, client, timeout);
+      channel = protocol::Channel::connect(program.socket, client, timeout, program.user);
       reachable = channel || channel.error().code != ErrorCode::kNotFound;
       reap_until = Clock::now() + kReap;
     }

@@ -14,6 +14,7 @@ struct DaemonProgram {
   std::filesystem::path socket;
   std::string device;  ///< as --device takes it; empty: left to the daemon
   std::filesystem::path cache;
+  uid_t user = 0;  ///< whose daemon is believed, beside this user's and root's
 };
 
 /// A connection to the daemon at program.socket, which is started if nobody listens there. Of

@@ -69,9 +69,11 @@ typedef struct tw_options {
   const char* cache;   /* cache folder of a daemon that is started; NULL: the user's */
   int no_start;        /* nonzero: start no daemon */
   uint32_t timeout_ms; /* of one answer; 0: 60 000. A first plan may have to be compiled */
+  uint32_t daemon_uid; /* a user whose daemon is believed, beside one's own and root's; 0: none */
 } tw_options;
 
-/* `options` may be NULL. Starts a daemon where none listens. Errors: TW_NOT_FOUND, TW_PERMISSION. */
+/* `options` may be NULL. Starts a daemon where none listens. Errors: TW_NOT_FOUND; TW_PERMISSION: it is
+ * somebody else's, or somebody else may have put it there. */
 TW_API int tw_client_open(const tw_options* options, tw_client** client);
 /* Ends all that was got from it, but for launches: they go on until they are freed. */
 TW_API void tw_client_close(tw_client* client);

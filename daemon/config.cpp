@@ -228,6 +228,7 @@ Result<Config> Config::parse(const std::string& yaml, const std::string& file) {
     Section fallback = root.section("fallback");
     fallback.read("verify", config.fallback.verify);
     fallback.time("verify_deadline", config.fallback.verify_deadline_s);
+    fallback.size("verify_bytes", config.fallback.verify_bytes);
     fallback.finish();
     Section threads = root.section("threads");
     threads.read("io", config.io_threads, 1, 256);

@@ -54,8 +54,9 @@ struct TuneConfig {
 };
 
 struct FallbackConfig {
-  bool verify = true;  ///< on the device, if it is idle
-  double verify_deadline_s = 5;
+  bool verify = true;                                 ///< on the device, if it is idle
+  double verify_deadline_s = 5;                       ///< data and runs of all its plans
+  std::size_t verify_bytes = std::size_t{256} << 20;  ///< of its tensors: more is not verified
 };
 
 struct Config {

@@ -2,6 +2,7 @@
 /// service can be tested without any of them.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -33,7 +34,14 @@ struct TuneSettings {
   double seconds = 0;  ///< 0: no limit
   std::string strategy = "random";
   std::uint64_t seed = 1;
+  bool graph = false, warm_l2 = false;
+  bool replace = false;                        ///< run known trials again, and keep the result
+  std::optional<std::uint64_t> sample_blocks;  ///< of the virtual GPU; 0: all
+
+  bool operator==(const TuneSettings&) const = default;
 };
+/// "64 evaluations, 120 s, seed 1, random": as people are told of them.
+std::string to_text(const TuneSettings& settings);
 
 struct TuneStep {
   int done = 0, total = 0;
@@ -45,6 +53,10 @@ struct TuneOutcome {
   std::string report;  ///< JSON
   bool interrupted = false;
   bool stored = false;  ///< a record holds the choice
+  bool failed = false;  ///< no candidate survived: the report says why
+  std::string text;     ///< the report for people
+  /// To one listener: empty, or the settings that counted in place of those it asked for.
+  std::string joined;
 };
 
 /// Synchronous and thread-safe; calls take from milliseconds to minutes.
@@ -56,6 +68,9 @@ class Planner {
   virtual const jit::DeviceInfo& device() const = 0;
   /// Records of another generator are misses.
   virtual Digest generator() const = 0;
+  /// What clients compare with their own before they have something tuned here.
+  virtual std::string nvrtc_version() const { return {}; }
+  virtual std::filesystem::path configs() const { return {}; }
 
   /// A plan at once: `nearest`'s configs for this shape if they are legal here, else the families'
   /// safe ones. Evidence says whether it was verified.

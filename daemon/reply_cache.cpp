@@ -1,5 +1,7 @@
 #include "daemon/reply_cache.h"
 
+#include <algorithm>
+
 namespace tilewright::daemon {
 namespace {
 
@@ -33,7 +35,7 @@ std::uint64_t ReplyCache::generation(const Digest& problem) const {
 
 std::uint64_t ReplyCache::generation_locked(const Digest& problem) const {
   auto found = generations_.find(problem);
-  return forgotten_ + (found == generations_.end() ? 0 : found->second);
+  return std::max(floor_, found == generations_.end() ? 0 : found->second);
 }
 
 void ReplyCache::put(const Digest& request, std::shared_ptr<const Reply> reply,
@@ -42,16 +44,22 @@ void ReplyCache::put(const Digest& request, std::shared_ptr<const Reply> reply,
   if (generation_locked(reply->problem) != generation) return;
   if (auto known = by_request_.find(request); known != by_request_.end()) drop(known->second);
   std::size_t bytes = bytes_of(*reply);
-  if (bytes > cap_bytes_) return;
-  while (bytes_ + bytes > cap_bytes_) drop(std::prev(items_.end()));
+  std::size_t files = reply->file ? 1 : 0;
+  if (bytes > cap_bytes_ || files > cap_files_) return;
+  while (bytes_ + bytes > cap_bytes_ || files_ + files > cap_files_) drop(std::prev(items_.end()));
   items_.push_front({request, std::move(reply)});
   by_request_[request] = items_.begin();
   bytes_ += bytes;
+  files_ += files;
 }
 
 void ReplyCache::forget(const Digest& problem, const std::function<bool(const Reply&)>& stale) {
   std::lock_guard lock(mutex_);
-  ++generations_[problem];
+  if (generations_.size() >= kMaxGenerations) {
+    generations_.clear();
+    floor_ = ++forgets_;
+  }
+  generations_[problem] = ++forgets_;
   for (auto item = items_.begin(); item != items_.end();) {
     auto here = item++;
     if (here->reply->problem == problem && stale(*here->reply)) drop(here);
@@ -60,19 +68,21 @@ void ReplyCache::forget(const Digest& problem, const std::function<bool(const Re
 
 void ReplyCache::forget_all() {
   std::lock_guard lock(mutex_);
-  ++forgotten_;
+  generations_.clear();
+  floor_ = ++forgets_;
   items_.clear();
   by_request_.clear();
-  bytes_ = 0;
+  bytes_ = files_ = 0;
 }
 
 ReplyCache::Size ReplyCache::size() const {
   std::lock_guard lock(mutex_);
-  return {items_.size(), bytes_};
+  return {items_.size(), bytes_, files_};
 }
 
 void ReplyCache::drop(std::list<Item>::iterator item) {
   bytes_ -= bytes_of(*item->reply);
+  files_ -= item->reply->file ? 1 : 0;
   by_request_.erase(item->request);
   items_.erase(item);
 }

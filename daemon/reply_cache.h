@@ -1,18 +1,22 @@
 /// Packed replies in memory, by the bytes of the request: what makes a hit cost a hash, a lookup and
-/// a send. In front of the store, bounded in bytes, least recently used out first.
+/// a send. In front of the store, bounded in bytes and in files, least recently used out first.
 ///
 /// Thread-safe.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/planner.h"
 #include "daemon/protocol/memory_file.h"
 #include "daemon/protocol/messages.h"
 
@@ -28,17 +32,27 @@ struct Reply {
   std::vector<Digest> images;
   protocol::FileDescriptor file;  ///< the images, packed; one for all clients
   std::size_t file_bytes = 0;
+
+  /// Of a fallback: what is still to be tuned, and when that is to be asked for again, since a tune
+  /// may have been refused, or have failed. In ticks of the steady clock.
+  std::optional<Problem> untuned;
+  mutable std::atomic<std::chrono::steady_clock::rep> ask_again{0};
 };
 
 class ReplyCache {
  public:
-  explicit ReplyCache(std::size_t cap_bytes) : cap_bytes_(cap_bytes) {}
+  /// `cap_files`: each reply with images holds a descriptor.
+  explicit ReplyCache(std::size_t cap_bytes, std::size_t cap_files = SIZE_MAX)
+      : cap_bytes_(cap_bytes), cap_files_(cap_files) {}
 
   /// Of all that a request asks with: operator, sizes and device.
   static Digest request_digest(const protocol::Problem& problem);
 
+  /// Problems whose generation is known, at most: all change when there are more.
+  static constexpr std::size_t kMaxGenerations = 4096;
+
   std::shared_ptr<const Reply> find(const Digest& request);
-  /// The count of forget() calls that concern the problem so far: taken before a reply is made, so that
+  /// Changes with every forget() that concerns the problem: taken before a reply is made, so that
   /// put() can refuse one that was made from what has been replaced meanwhile.
   std::uint64_t generation(const Digest& problem) const;
   void put(const Digest& request, std::shared_ptr<const Reply> reply, std::uint64_t generation);
@@ -47,7 +61,7 @@ class ReplyCache {
   void forget_all();
 
   struct Size {
-    std::size_t replies = 0, bytes = 0;
+    std::size_t replies = 0, bytes = 0, files = 0;
   };
   Size size() const;
 
@@ -59,13 +73,15 @@ class ReplyCache {
   void drop(std::list<Item>::iterator item);
   std::uint64_t generation_locked(const Digest& problem) const;
 
-  const std::size_t cap_bytes_;
+  const std::size_t cap_bytes_, cap_files_;
   mutable std::mutex mutex_;
   std::list<Item> items_;  ///< most recently used first
   std::unordered_map<Digest, std::list<Item>::iterator> by_request_;
+  /// One count for all problems; of each the last one that concerned it, and of those that are not
+  /// here no later one than `floor_`.
   std::map<Digest, std::uint64_t> generations_;
-  std::uint64_t forgotten_ = 0;  ///< calls of forget_all()
-  std::size_t bytes_ = 0;
+  std::uint64_t forgets_ = 0, floor_ = 0;
+  std::size_t bytes_ = 0, files_ = 0;
 };
 
 }  // namespace tilewright::daemon

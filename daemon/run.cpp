@@ -4,6 +4,10 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "daemon/server.h"
 #include "daemon/service.h"
@@ -12,6 +16,15 @@
 
 namespace tilewright::daemon {
 namespace {
+
+/// Each packed reply holds a file, each client one more.
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    spdlog::warn("limit of open files stays as it is: {}", std::strerror(errno));
+}
 
 /// For the daemon before this one, which still stores what its tune found.
 constexpr std::chrono::seconds kEnding{10};
@@ -34,6 +47,7 @@ Result<void> set_up_log(const Config& config) {
 
 Result<void> run(const Config& config,
                  const std::function<void(const std::filesystem::path& socket)>& ready) {
+  raise_file_limit();
   // First, so that of several daemons that start at once the others end at once.
   TILEWRIGHT_ASSIGN_OR_RETURN(SocketFile socket, SocketFile::reserve(config.socket));
   cache::RocksOptions options;

@@ -1,5 +1,7 @@
 #include "daemon/scheduler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +11,17 @@ namespace {
 constexpr int kBackgroundPriority = -1'000'000;
 
 }  // namespace
+
+std::string to_text(const TuneSettings& settings) {
+  std::string text = fmt::format("{} evaluations", settings.evaluations);
+  if (settings.seconds > 0) text += fmt::format(", {} s", settings.seconds);
+  text += fmt::format(", seed {}, {}", settings.seed, settings.strategy);
+  if (settings.graph) text += ", graph";
+  if (settings.warm_l2) text += ", warm L2";
+  if (settings.replace) text += ", fresh";
+  if (settings.sample_blocks) text += fmt::format(", {} sampled blocks", *settings.sample_blocks);
+  return text;
+}
 
 Scheduler::Scheduler(SchedulerOptions options, Run run, Tuned tuned)
     : options_(options), run_(std::move(run)), tuned_(std::move(tuned)) {
@@ -80,7 +93,7 @@ std::uint64_t Scheduler::request(const TuneKey& key, const Problem& problem,
     job->settings = settings;
     job->priority = std::max(job->priority, priority);
   }
-  job->listeners.emplace(ticket, std::move(listener));
+  job->listeners.emplace(ticket, Job::Asker{std::move(listener), settings});
   wake_.notify_one();
   return ticket;
 }
@@ -100,7 +113,7 @@ bool Scheduler::cancel(std::uint64_t ticket) {
       return true;
     }
     auto found = asked->listeners.find(ticket);
-    listener = std::move(found->second);
+    listener = std::move(found->second.listener);
     asked->listeners.erase(found);
     if (!runs && asked->listeners.empty() && !asked->background)
       waiting_.remove_if([&](const Job& job) { return &job == asked; });
@@ -127,6 +140,19 @@ bool Scheduler::put_back(const Result<TuneOutcome>& outcome) {
   job.stop = std::stop_source();
   waiting_.splice(waiting_.begin(), running_);
   return true;
+}
+
+void Scheduler::remember_failure(const TuneKey& key) {
+  auto now = std::chrono::steady_clock::now();
+  if (failed_until_.size() >= kMaxFailed) {
+    std::erase_if(failed_until_, [&](const auto& item) { return item.second <= now; });
+    while (failed_until_.size() >= kMaxFailed) {
+      failed_until_.erase(
+          std::min_element(failed_until_.begin(), failed_until_.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; }));
+    }
+  }
+  failed_until_[key] = now + options_.retry_after;
 }
 
 bool Scheduler::drop_known(std::unique_lock<std::mutex>& lock) {
@@ -156,8 +182,8 @@ void Scheduler::work() {
 
     auto progress = [&](const TuneStep& step) {
       std::lock_guard reporting(mutex_);
-      for (auto& [ticket, listener] : job.listeners)
-        if (listener.progress) listener.progress(step);
+      for (auto& [ticket, asker] : job.listeners)
+        if (asker.listener.progress) asker.listener.progress(step);
     };
     Result<TuneOutcome> outcome = run_(problem, settings, progress, job.stop.get_token());
     tuned_(job.key, problem, outcome);
@@ -165,9 +191,9 @@ void Scheduler::work() {
     lock.lock();
     if (put_back(outcome)) continue;
     auto listeners = std::move(job.listeners);
-    if (!outcome) {
+    if (!outcome || outcome->failed) {
       ++counts_.failed;
-      failed_until_[job.key] = std::chrono::steady_clock::now() + options_.retry_after;
+      remember_failure(job.key);
     } else if (outcome->interrupted) {
       ++counts_.interrupted;
     } else {
@@ -176,7 +202,11 @@ void Scheduler::work() {
     running_.clear();  // from here on, the same is another tune
     answering_ = true;
     lock.unlock();
-    for (auto& [ticket, listener] : listeners) listener.done(outcome);
+    for (auto& [ticket, asker] : listeners) {
+      auto answer = outcome;
+      if (answer && asker.settings != settings) answer->joined = to_text(settings);
+      asker.listener.done(answer);
+    }
     lock.lock();
     answering_ = false;
     idle_.notify_all();
@@ -194,8 +224,8 @@ void Scheduler::stop() {
     idle_.notify_all();
   }
   for (Job& job : dropped) {
-    for (auto& [ticket, listener] : job.listeners)
-      listener.done(fail(ErrorCode::kCancelled, "the daemon is stopping"));
+    for (auto& [ticket, asker] : job.listeners)
+      asker.listener.done(fail(ErrorCode::kCancelled, "the daemon is stopping"));
   }
   if (thread_.joinable()) thread_.join();
 }

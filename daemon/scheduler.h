@@ -54,7 +54,7 @@ class Scheduler {
     std::function<void(const Result<TuneOutcome>&)> done;  ///< once, always
   };
   /// Asked for by somebody who waits. Joins the same tune where one waits or runs; one that waits
-  /// takes over these settings. A background tune that runs makes way: it is interrupted, which
+  /// takes over these settings. Whoever asked with others than those that counted is told. A background tune that runs makes way: it is interrupted, which
   /// keeps its trials, and begun again later. Returns a ticket for cancel().
   std::uint64_t request(const TuneKey& key, const Problem& problem, const TuneSettings& settings,
                         int priority, Listener listener);
@@ -67,6 +67,8 @@ class Scheduler {
   /// Until nothing waits or runs, or the time has passed. For tests.
   bool drain(std::chrono::milliseconds limit);
   SchedulerCounts counts() const;
+  /// Failures that are remembered, at most.
+  static constexpr std::size_t kMaxFailed = 4096;
 
  private:
   struct Job {
@@ -78,7 +80,11 @@ class Scheduler {
     bool background = false;
     bool preempted = false;  ///< to be begun again
     std::stop_source stop;
-    std::map<std::uint64_t, Listener> listeners;
+    struct Asker {
+      Listener listener;
+      TuneSettings settings;
+    };
+    std::map<std::uint64_t, Asker> listeners;
   };
   using Jobs = std::list<Job>;
 
@@ -89,6 +95,7 @@ class Scheduler {
   /// After a run: true if the job was put back into the queue.
   bool put_back(const Result<TuneOutcome>& outcome);
   Job* find(const TuneKey& key);
+  void remember_failure(const TuneKey& key);
 
   const SchedulerOptions options_;
   const Run run_;
@@ -97,6 +104,7 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_;
   Jobs waiting_, running_;  ///< running_ holds one at most
+  /// Those that failed, until when they are left alone: at most kMaxFailed, the last that failed.
   std::map<TuneKey, std::chrono::steady_clock::time_point> failed_until_;
   std::uint64_t next_ = 1;
   SchedulerCounts counts_;

@@ -1,6 +1,7 @@
 #include "daemon/server.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <set>
 #include <thread>
 
+#include "daemon/protocol/spin.h"
 #include "daemon/session.h"
 #include "daemon/socket_file.h"
 
@@ -36,6 +38,8 @@ struct Server::State {
         acceptor(asio::make_strand(io)),
         host{config, service, workers, [this] { stop(); }} {}
 
+  /// One thread's share of the I/O, until the end.
+  void serve();
   asio::awaitable<void> accept();
   void refuse(Unix::socket socket, const Error& error);
   void stop();
@@ -141,6 +145,27 @@ asio::awaitable<void> Server::State::accept() {
   }
 }
 
+void Server::State::serve() {
+  using Clock = std::chrono::steady_clock;
+  protocol::Spin spin;
+  while (io.run_one() > 0) {
+    io.poll();
+    // A client that had its answer may ask again at once.
+    while (spin.worthwhile()) {
+      bool found = false;
+      for (auto until = Clock::now() + protocol::Spin::kTime; !found && Clock::now() < until;) {
+        found = io.poll() > 0;
+        if (!found) sched_yield();
+      }
+      if (!found) {
+        spin.missed();
+        break;
+      }
+      spin.found();
+    }
+  }
+}
+
 void Server::run(bool signals) {
   asio::signal_set caught(state_->io);
   if (signals) {
@@ -156,8 +181,8 @@ void Server::run(bool signals) {
   asio::co_spawn(state_->acceptor.get_executor(), body, asio::detached);
   std::vector<std::thread> threads;
   for (int i = 1; i < state_->config.io_threads; ++i)
-    threads.emplace_back([this] { state_->io.run(); });
-  state_->io.run();
+    threads.emplace_back([this] { state_->serve(); });
+  state_->serve();
   for (std::thread& thread : threads) thread.join();
   // First the tunes, which store what they found; then what the workers still do for clients.
   state_->service.stop();

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "daemon/protocol/image_bundle.h"
+#include "jit/locations.h"
 #include "templates/operator/parse.h"
 
 namespace tilewright::daemon {
@@ -26,6 +29,18 @@ std::uint64_t version_of(const cache::Entry& entry) {
   return version_of(jit::pack(entry.plan), pack_narrow(entry));
 }
 
+/// Half of what the process may open beside its connections: the rest is the store's and others'.
+std::size_t reply_files(const Config& config) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 1 << 16;
+  auto connections = rlim_t(config.socket.max_connections);
+  rlim_t left = limit.rlim_cur > connections ? (limit.rlim_cur - connections) / 2 : 0;
+  return std::size_t(std::clamp<rlim_t>(left, 16, 1 << 16));
+}
+
+/// Between two attempts to have the same fallback tuned.
+constexpr std::chrono::seconds kAskAgain{1};
+
 std::vector<Digest> images_of(const cache::Entry& entry) {
   cache::Record record;
   record.entries = {entry};
@@ -38,7 +53,7 @@ Service::Service(const Config& config, cache::Store& store, Planner& planner)
     : config_(config),
       store_(store),
       planner_(planner),
-      replies_(config.cache.reply_bytes),
+      replies_(config.cache.reply_bytes, reply_files(config)),
       scheduler_(
           {std::size_t(config.tune.queue),
            std::chrono::milliseconds(std::int64_t(config.tune.retry_after_s * 1000)),
@@ -55,6 +70,8 @@ Service::Service(const Config& config, cache::Store& store, Planner& planner)
               spdlog::warn("tune of {} failed: {}", problem.op->name, outcome.error().message);
             } else if (outcome->stored) {
               refresh(problem.key.problem);
+            } else if (outcome->failed) {
+              spdlog::warn("tune of {} found nothing: no candidate survived", problem.op->name);
             }
           }) {}
 
@@ -67,6 +84,12 @@ protocol::Welcome Service::welcome() const {
   welcome.max_frame_bytes = std::uint32_t(config_.socket.max_frame_bytes);
   const jit::DeviceInfo& device = planner_.device();
   welcome.devices = {{device.name, device.key(), device.virtual_gpu}};
+  std::error_code ignored;
+  welcome.cache = std::filesystem::absolute(
+      config_.cache.folder.empty() ? jit::default_cache_folder() : config_.cache.folder, ignored);
+  welcome.configs = planner_.configs().string();
+  welcome.generator = planner_.generator();
+  welcome.nvrtc_version = planner_.nvrtc_version();
   return welcome;
 }
 
@@ -134,8 +157,22 @@ TuneKey Service::tune_key(const Problem& problem) {
 std::shared_ptr<const Reply> Service::find(const protocol::Problem& problem) {
   ++counters_.gets;
   auto reply = replies_.find(ReplyCache::request_digest(problem));
-  if (reply) ++counters_.memory_hits;
+  if (!reply) return reply;
+  ++counters_.memory_hits;
+  if (reply->untuned) want_tune(*reply);
   return reply;
+}
+
+void Service::want_tune(const Reply& fallback) {
+  if (!config_.tune.background) return;
+  auto now = std::chrono::steady_clock::now();
+  auto pause = std::min<std::chrono::steady_clock::duration>(
+      kAskAgain, std::chrono::milliseconds(std::int64_t(config_.tune.retry_after_s * 1000)));
+  auto due = fallback.ask_again.load();
+  if (now.time_since_epoch().count() < due ||
+      !fallback.ask_again.compare_exchange_strong(due, (now + pause).time_since_epoch().count()))
+    return;
+  scheduler_.background(tune_key(*fallback.untuned), *fallback.untuned, settings());
 }
 
 void Service::get(const protocol::Problem& asked, ReplyDone done) {
@@ -207,11 +244,15 @@ Result<std::shared_ptr<const Reply>> Service::make_reply(const Problem& problem)
     return pack(problem, **known, protocol::Source::kHit);
   }
   auto planned = planner_.fallback(problem, nearest ? &*nearest : nullptr);
-  if (config_.tune.background) scheduler_.background(tune_key(problem), problem, settings());
-  if (!planned) return fail(std::move(planned.error()));
+  if (!planned) {
+    if (config_.tune.background) scheduler_.background(tune_key(problem), problem, settings());
+    return fail(std::move(planned.error()));
+  }
   ++counters_.fallbacks;
   if (!planned->entry.evidence.verified) ++counters_.unverified_fallbacks;
-  return pack(problem, *planned, protocol::Source::kFallback);
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto reply, pack(problem, *planned, protocol::Source::kFallback));
+  want_tune(*reply);
+  return reply;
 }
 
 Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const Planned& planned,
@@ -236,6 +277,7 @@ Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const
   reply->bindings = problem.bindings;
   reply->plan_version = plan.plan_version;
   reply->source = source;
+  if (source == protocol::Source::kFallback) reply->untuned = problem;
   reply->images = plan.images;
   reply->without_images = protocol::encode_body(plan);
   if (!planned.images.empty()) {
@@ -286,6 +328,11 @@ void Service::tell(std::uint64_t subscription) {
   better(version);
 }
 
+std::size_t Service::subscribers() const {
+  std::lock_guard lock(mutex_);
+  return subscribers_.size();
+}
+
 void Service::unsubscribe(std::uint64_t subscription) {
   std::lock_guard lock(mutex_);
   subscribers_.erase(subscription);
@@ -304,7 +351,8 @@ void Service::refresh(const Digest& problem) {
       const cache::Entry* entry = (*record)->find(reply.bindings);
       // A range may have become narrower: then these sizes are tuned for once more.
       if (!entry) return reply.source == protocol::Source::kHit;
-      return version_of(*entry) != reply.plan_version;
+      // Tuned, it is no fallback any more, even if it is the same plan.
+      return reply.untuned || version_of(*entry) != reply.plan_version;
     });
   }
   std::vector<std::uint64_t> concerned;
@@ -320,9 +368,13 @@ Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Li
   TILEWRIGHT_ASSIGN_OR_RETURN(Problem problem, understand(request.problem));
   TuneSettings settings = this->settings();
   if (request.evaluations > 0) settings.evaluations = request.evaluations;
-  if (request.seconds > 0) settings.seconds = request.seconds;
+  if (request.seconds != 0) settings.seconds = std::max(request.seconds, 0.0);
   if (!request.strategy.empty()) settings.strategy = request.strategy;
   settings.seed = request.seed;
+  settings.graph = request.graph;
+  settings.warm_l2 = request.warm_l2;
+  settings.replace = request.replace;
+  if (request.sample_blocks >= 0) settings.sample_blocks = std::uint64_t(request.sample_blocks);
   return scheduler_.request(tune_key(problem), problem, settings, request.priority,
                             std::move(listener));
 }
@@ -355,6 +407,7 @@ protocol::Statistics Service::statistics() const {
   add("joined", double(counters_.joined));
   add("failures", double(counters_.failures));
   add("lost_images", double(counters_.lost_images));
+  add("subscribers", double(subscribers()));
   add("notifications", double(counters_.notifications));
   SchedulerCounts tunes = scheduler_.counts();
   add("tunes_waiting", double(tunes.waiting));
@@ -366,6 +419,7 @@ protocol::Statistics Service::statistics() const {
   ReplyCache::Size replies = replies_.size();
   add("replies", double(replies.replies));
   add("reply_bytes", double(replies.bytes));
+  add("reply_files", double(replies.files));
   if (auto store = store_.statistics()) {
     add("records", double(store->records));
     add("images", double(store->images));

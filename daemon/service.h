@@ -45,6 +45,7 @@ class Service {
     Digest problem;
   };
   Result<Subscription> subscribe(const protocol::Subscribe& request, Better better);
+  std::size_t subscribers() const;
   /// Tells the subscriber if there is something to tell. Blocking.
   void tell(std::uint64_t subscription);
   void unsubscribe(std::uint64_t subscription);
@@ -90,6 +91,8 @@ class Service {
   Result<std::shared_ptr<const Reply>> pack(const Problem& problem, const Planned& planned,
                                             protocol::Source source) const;
   TuneSettings settings() const;
+  /// Queues what is served as a fallback, unless it was asked for a moment ago.
+  void want_tune(const Reply& fallback);
   /// Serves what the store holds now, and tells those who subscribed to the problem; to all
   /// problems, if it is empty.
   void refresh(const Digest& problem);

@@ -135,7 +135,7 @@ void Session::on(std::uint64_t id, protocol::Subscribe& subscribe) {
                                          subscriptions_.size() + 1, kMaxSubscriptions),
                              {}});
   }
-  if (!begin_request(id)) return;
+  // Not counted as a request: a program subscribes to all of its plans at once.
   subscriptions_[id] = 0;
   auto better = [weak = weak_from_this(), id](std::uint64_t plan_version) {
     auto self = weak.lock();
@@ -160,7 +160,6 @@ void Session::subscribed(std::uint64_t id, const Result<Service::Subscription>& 
     if (granted) host_.service.unsubscribe(granted->id);
     return;
   }
-  --pending_;
   if (!granted) {
     subscriptions_.erase(id);
     return send_failure(id, granted.error());
@@ -202,7 +201,8 @@ void Session::on(std::uint64_t id, protocol::Tune& tune) {
       --self->pending_;
       self->tunes_.erase(id);
       if (!outcome) return self->send_failure(id, outcome.error());
-      self->send(id, protocol::Tuned{outcome->report, outcome->interrupted});
+      self->send(id, protocol::Tuned{outcome->report, outcome->interrupted, outcome->text,
+                                     outcome->joined});
     });
   };
   tunes_[id] = {};

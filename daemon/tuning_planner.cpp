@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/fallback.h"
+#include "daemon/fallback_check.h"
 #include "jit/compile_pool.h"
 #include "jit/locations.h"
 #include "search/measure/measurer.h"
@@ -28,10 +29,12 @@ class TuningPlanner final : public Planner {
         driver_(std::move(driver)),
         compiler_(std::move(compiler)),
         generator_(templates::generator_digest(templates::device_headers())),
-        spaces_(jit::find_configs() / "spaces") {}
+        configs_(jit::find_configs()) {}
 
   const jit::DeviceInfo& device() const override { return driver_->device(config_.device.ordinal); }
   Digest generator() const override { return generator_; }
+  std::string nvrtc_version() const override { return compiler_->nvrtc_version(); }
+  std::filesystem::path configs() const override { return configs_; }
 
   Result<Planned> fallback(const Problem& problem, const cache::Entry* nearest) override {
     TILEWRIGHT_ASSIGN_OR_RETURN(search::PartitionSpace space,
@@ -53,7 +56,12 @@ class TuningPlanner final : public Planner {
     request.budget = {settings.evaluations, settings.seconds};
     request.seed = settings.seed;
     request.strategy = settings.strategy;
+    request.measure.graph = settings.graph;
+    request.measure.cold_l2 = !settings.warm_l2;
+    if (settings.sample_blocks) request.measure.sample_blocks = *settings.sample_blocks;
+    request.replace = settings.replace;
     search::TuneHooks hooks = search::journal_in(store_, request, device());
+    if (settings.replace) hooks.recall = nullptr;
     hooks.progress = [&](const search::TuneProgress& at) {
       progress({at.done, at.total, at.seconds, at.eta_seconds, at.best_us, at.current});
     };
@@ -67,12 +75,12 @@ class TuningPlanner final : public Planner {
     outcome.interrupted = report->interrupted;
     outcome.report =
         search::to_json(*report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    outcome.text = search::to_text(*report);
     if (report->choice >= 0 && report->choice_verified) {
       TILEWRIGHT_TRY(search::store_report(store_, *report, request));
       outcome.stored = true;
-    } else if (!report->interrupted) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: no candidate of {} survived", report->problem, report->tried));
+    } else {
+      outcome.failed = !report->interrupted;
     }
     return outcome;
   }
@@ -84,7 +92,7 @@ class TuningPlanner final : public Planner {
     request.bindings = problem.bindings;
     request.generator = generator_;
     request.nvrtc_version = compiler_->nvrtc_version();
-    request.spaces = spaces_;
+    request.spaces = configs_ / "spaces";
     return request;
   }
 
@@ -113,20 +121,20 @@ class TuningPlanner final : public Planner {
     cache::Evidence& evidence = planned.entry.evidence;
     evidence.nvrtc_version = compiler_->nvrtc_version();
     evidence.driver_version = device().driver_version;
-    TILEWRIGHT_ASSIGN_OR_RETURN(evidence.verified, verify(problem, *wide));
+    TILEWRIGHT_ASSIGN_OR_RETURN(evidence.verified, verify(problem, *wide, *narrow));
     planned.images = wide->images;
     planned.entry.plan = std::move(wide->plan);
     if (narrow->plan != planned.entry.plan) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(bool narrow_verified, verify(problem, *narrow));
-      evidence.verified = evidence.verified && narrow_verified;
       planned.entry.narrow = std::move(narrow->plan);
       for (const auto& image : narrow->images) planned.images.push_back(image);
     }
     return planned;
   }
 
-  /// False: the device is busy, or cannot be had. Errors: what is wrong with the plan.
-  Result<bool> verify(const Problem& problem, const search::Composition& composition) {
+  /// False: the device is busy, or cannot be had, or there was no time. Errors: what is wrong with a
+  /// plan.
+  Result<bool> verify(const Problem& problem, const search::Composition& wide,
+                      const search::Composition& narrow) {
     if (!config_.fallback.verify) return false;
     std::unique_lock lock(device_mutex_, std::try_to_lock);
     if (!lock) return false;
@@ -134,25 +142,12 @@ class TuningPlanner final : public Planner {
       spdlog::info("fallback is not verified: {}", opened.error().message);
       return false;
     }
-    search::Trial trial;
-    trial.id = "fallback " + problem.op->name;
-    trial.op = problem.op;
-    trial.bindings = problem.bindings;
-    trial.plan = composition.plan;
-    trial.images = composition.images;
-    trial.timed = false;
-    trial.measure.deadline_s = config_.fallback.verify_deadline_s;
-    auto result = measurer_->run(trial);
+    FallbackCheck check(*measurer_, problem.op, problem.bindings,
+                        config_.fallback.verify_deadline_s, config_.fallback.verify_bytes);
+    auto verified = check.check(wide, narrow);
     release_measurer();
-    if (!result) {
-      measurer_.reset();
-      spdlog::warn("fallback is not verified: {}", result.error().message);
-      return false;
-    }
-    if (!result->failure) return true;
-    // A deadline that passed says nothing about the plan.
-    if (result->failure->code == ErrorCode::kHang) return false;
-    return fail(std::move(*result->failure));
+    if (check.broken()) measurer_.reset();
+    return verified;
   }
 
   Result<void> open_measurer() {
@@ -175,7 +170,7 @@ class TuningPlanner final : public Planner {
   std::shared_ptr<jit::Driver> driver_;
   std::unique_ptr<jit::CompilePool> compiler_;
   const Digest generator_;
-  const std::filesystem::path spaces_;
+  const std::filesystem::path configs_;
   std::mutex device_mutex_;  ///< guards the measurer
   std::unique_ptr<search::Measurer> measurer_;
 };

@@ -1,5 +1,7 @@
 #include "client/cli/cache_access.h"
 
+#include <fmt/format.h>
+
 #include <sstream>
 
 #include "client/cli/session.h"
@@ -22,8 +24,18 @@ Result<CacheAccess> CacheAccess::open(const Session& session) {
   if (store.error().code != ErrorCode::kBusy || session.options.no_daemon)
     return fail(std::move(store.error()));
   // Whoever holds the store is the daemon, or a command that ends before long.
-  auto daemon = protocol::Channel::connect(session.socket(), "tilewright", kConnectTimeout);
+  auto daemon = protocol::Channel::connect(session.socket(), "tilewright", kConnectTimeout,
+                                           session.options.daemon_uid);
+  if (!daemon && daemon.error().code == ErrorCode::kPermission)
+    return fail(std::move(daemon.error()));
   if (!daemon) return fail(std::move(store.error()));
+  const std::string& owned = daemon->welcome().cache;
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(owned, session.cache_folder(), ignored)) {
+    return fail(
+        with_context(std::move(store.error()),
+                     fmt::format("the daemon at {} owns {}", session.socket().string(), owned)));
+  }
   access.store_ = cache::memory_store();
   access.daemon_ = std::move(*daemon);
   return access;

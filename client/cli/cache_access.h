@@ -22,6 +22,8 @@ class CacheAccess {
   static Result<CacheAccess> for_reading(const Session& session);
 
   cache::Store& store() { return *store_; }
+  /// Set where a daemon owns the cache.
+  std::optional<protocol::Channel>& daemon() { return daemon_; }
   Result<void> commit();
 
  private:

@@ -57,6 +57,7 @@ Result<Fetched> fetch(const Session& session, const Problem& problem) {
   program.socket = session.socket();
   program.device = session.options.device;
   program.cache = session.options.cache;
+  program.user = session.options.daemon_uid;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto daemon,
                               client::connect_or_start(program, "tilewright", kAnswerTimeout));
   protocol::Get get;

@@ -49,6 +49,9 @@ int main(int argc, char** argv) {
                  "Folder with device/ and kernels/, instead of the templates built in");
   app.add_option("--configs", options.configs, "Folder with devices/, spaces/, operators/, models/")
       ->envname("TILEWRIGHT_CONFIGS");
+  app.add_option("--daemon-uid", options.daemon_uid,
+                 "A user whose daemon is believed, beside one's own and root's")
+      ->envname("TILEWRIGHT_DAEMON_UID");
   app.add_flag("--no-daemon", options.no_daemon, "Neither ask nor start the daemon");
 
   add_devices(app, session);

@@ -54,13 +54,15 @@ Result<void> sweep(Session& session, SweepFlags flags) {
     at = progress;
     line.show(at.done, at.total, at.seconds, at.eta_seconds, at.current);
   };
-  hooks.tune = [&](const search::SweepProblem& problem) {
+  hooks.tune = [&](const search::SweepProblem& problem) -> Result<search::TuneReport> {
     auto inner = [&](const search::TuneProgress& tune) {
       line.show(at.done, at.total, at.seconds, at.eta_seconds,
                 problem.title + " " + std::to_string(tune.done) + "/" + std::to_string(tune.total) +
                     " " + tune.current);
     };
-    return tuning.tune(problem.op, problem.bindings, inner, interrupt.token());
+    TILEWRIGHT_ASSIGN_OR_RETURN(
+        auto answer, tuning.tune(problem.op, problem.bindings, inner, interrupt.token()));
+    return std::move(answer.report);
   };
   if (flags.manifest.empty()) flags.manifest = session.cache_folder() / "sweep.manifest";
   TILEWRIGHT_ASSIGN_OR_RETURN(

@@ -4,12 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "client/cli/fetch.h"
 #include "client/cli/progress.h"
 #include "client/cli/tuning.h"
-#include "search/report.h"
 
 namespace tilewright::cli {
 namespace {
@@ -20,7 +18,7 @@ struct TuneOptions {
   TuningFlags flags;
 };
 
-Result<search::TuneReport> tune(Session& session, const TuneOptions& options) {
+Result<TuneAnswer> tune(Session& session, const TuneOptions& options) {
   Interrupt interrupt;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto problem,
                               session.problem(options.file, options.shape, options.model));
@@ -46,14 +44,15 @@ void add_tune(CLI::App& app, Session& session) {
   command->add_option("--model", options->model, "A parameter set of the file's models section");
   add_tuning_flags(*command, options->flags);
   command->callback([&session, options] {
-    auto report = tune(session, *options);
-    if (!report) return session.report(report.error());
-    if (session.options.json)
-      std::cout << search::to_json(*report).dump() << "\n";
-    else
-      std::cout << search::to_text(*report);
+    auto answer = tune(session, *options);
+    if (!answer) return session.report(answer.error());
+    if (!answer->joined.empty()) {
+      std::cerr << "another tune of this problem was joined, which counts with " << answer->joined
+                << "\n";
+    }
+    std::cout << (session.options.json ? answer->json + "\n" : answer->text);
     // Interrupted with something found is done; nothing found is not.
-    session.exit_code = report->choice >= 0 ? kDone : kFailed;
+    session.exit_code = answer->report.choice >= 0 ? kDone : kFailed;
   });
 }
 

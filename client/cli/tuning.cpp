@@ -1,9 +1,11 @@
 #include "client/cli/tuning.h"
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "client/cli/validators.h"
 #include "search/record.h"
+#include "search/report.h"
 
 namespace tilewright::cli {
 
@@ -23,11 +25,17 @@ void add_tuning_flags(CLI::App& command, TuningFlags& flags) {
 
 Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
   Tuning tuning;
+  TILEWRIGHT_ASSIGN_OR_RETURN(tuning.cache_, CacheAccess::for_writing(session));
+  if (auto& daemon = tuning.cache_.daemon()) {
+    auto started = DaemonTuning::start(session, flags, std::move(*daemon));
+    if (!started) return fail(std::move(started.error()));
+    tuning.daemon_.emplace(std::move(*started));
+    return tuning;
+  }
   tuning.flags_ = flags;
   tuning.spaces_ = session.configs_folder() / "spaces";
   TILEWRIGHT_ASSIGN_OR_RETURN(auto headers, session.headers());
   tuning.generator_ = templates::generator_digest(headers);
-  TILEWRIGHT_ASSIGN_OR_RETURN(tuning.cache_, CacheAccess::for_writing(session));
   TILEWRIGHT_ASSIGN_OR_RETURN(tuning.compiler_, session.compiler());
   TILEWRIGHT_ASSIGN_OR_RETURN(auto device, session.device());
   search::MeasureProcessOptions process;
@@ -37,15 +45,30 @@ Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
   return tuning;
 }
 
-Digest Tuning::conditions() const {
-  return Hasher()
-      .add(device().key().hex())
-      .add(generator_.hex())
-      .add(compiler_->nvrtc_version())
-      .finish();
+Digest tuning_conditions(const Digest& device, const Digest& generator, const std::string& nvrtc) {
+  return Hasher().add(device.hex()).add(generator.hex()).add(nvrtc).finish();
 }
 
-Result<search::TuneReport> Tuning::tune(
+Digest Tuning::conditions() const {
+  if (daemon_) return daemon_->conditions();
+  return tuning_conditions(measurer_->device().key(), generator_, compiler_->nvrtc_version());
+}
+
+Result<TuneAnswer> Tuning::tune(std::shared_ptr<const templates::Operator> op,
+                                const templates::Bindings& bindings,
+                                const std::function<void(const search::TuneProgress&)>& progress,
+                                std::stop_token stop) {
+  if (daemon_) return daemon_->tune(*op, bindings, progress, stop);
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto report, tune_here(std::move(op), bindings, progress, stop));
+  TuneAnswer answer;
+  answer.text = search::to_text(report);
+  answer.json =
+      search::to_json(report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  answer.report = std::move(report);
+  return answer;
+}
+
+Result<search::TuneReport> Tuning::tune_here(
     std::shared_ptr<const templates::Operator> op, const templates::Bindings& bindings,
     const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop) {
   search::TuneRequest request;
@@ -62,13 +85,12 @@ Result<search::TuneReport> Tuning::tune(
   request.nvrtc_version = compiler_->nvrtc_version();
   request.replace = flags_.fresh;
 
-  auto hooks = search::journal_in(cache_.store(), request, device());
+  auto hooks = search::journal_in(cache_.store(), request, measurer_->device());
   if (flags_.fresh) hooks.recall = nullptr;
   hooks.progress = progress;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto report,
                               search::tune(request, *compiler_, *measurer_, hooks, stop));
   if (report.choice >= 0) TILEWRIGHT_TRY(search::store_report(cache_.store(), report, request));
-  TILEWRIGHT_TRY(cache_.commit());
   return report;
 }
 

@@ -1,4 +1,5 @@
-/// What `tune` and `sweep` share: a compile pool, a measuring process and a cache, tuned with.
+/// What `tune` and `sweep` share: a compile pool, a measuring process and a cache, tuned with; or the
+/// daemon that owns the cache, which is asked to tune.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "client/cli/cache_access.h"
+#include "client/cli/daemon_tuning.h"
 #include "client/cli/session.h"
 #include "search/tuner.h"
 
@@ -26,17 +28,20 @@ class Tuning {
  public:
   static Result<Tuning> start(const Session& session, const TuningFlags& flags);
 
-  const jit::DeviceInfo& device() const { return measurer_->device(); }
   /// Journals every trial, recalls those known unless the flags say fresh, stores what was chosen.
-  Result<search::TuneReport> tune(std::shared_ptr<const templates::Operator> op,
-                                  const templates::Bindings& bindings,
-                                  const std::function<void(const search::TuneProgress&)>& progress,
-                                  std::stop_token stop);
-  CacheAccess& cache() { return cache_; }
+  Result<TuneAnswer> tune(std::shared_ptr<const templates::Operator> op,
+                          const templates::Bindings& bindings,
+                          const std::function<void(const search::TuneProgress&)>& progress,
+                          std::stop_token stop);
   /// Digest of device, generator and NVRTC.
   Digest conditions() const;
 
  private:
+  Result<search::TuneReport> tune_here(
+      std::shared_ptr<const templates::Operator> op, const templates::Bindings& bindings,
+      const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop);
+
+  std::optional<DaemonTuning> daemon_;  ///< if set, nothing below is
   TuningFlags flags_;
   std::filesystem::path spaces_;
   Digest generator_;
@@ -44,5 +49,7 @@ class Tuning {
   std::unique_ptr<search::Measurer> measurer_;
   CacheAccess cache_;
 };
+
+Digest tuning_conditions(const Digest& device, const Digest& generator, const std::string& nvrtc);
 
 }  // namespace tilewright::cli

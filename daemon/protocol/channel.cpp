@@ -1,6 +1,8 @@
 #include "daemon/protocol/channel.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -9,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "daemon/protocol/trust.h"
 #include "jit/locations.h"
 
 namespace tilewright::protocol {
@@ -17,7 +20,10 @@ namespace {
 /// What a daemon may send; it is the user's own, and a plan is a few kilobytes.
 constexpr std::size_t kMaxAnswerBytes = std::size_t{256} << 20;
 constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kKeptBytes = 1 << 20;
 constexpr int kMaxFiles = 8;
+/// Reads of one notifications(), so that it ends whatever the daemon sends.
+constexpr int kMaxReads = 64;
 
 tl::unexpected<Error> failed(ErrorCode code, std::string_view what) {
   return fail(code, fmt::format("daemon: {}: {}", what, std::strerror(errno)));
@@ -37,8 +43,8 @@ Channel::Channel(Channel&&) noexcept = default;
 Channel& Channel::operator=(Channel&&) noexcept = default;
 Channel::~Channel() = default;
 
-Result<Channel> Channel::connect(const std::filesystem::path& socket, const std::string& client,
-                                 Duration timeout) {
+/// `timeout`: 0 does not wait.
+Result<Channel> Channel::open(const std::filesystem::path& socket, uid_t server, Duration timeout) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (socket.native().size() >= sizeof address.sun_path) {
@@ -47,11 +53,14 @@ Result<Channel> Channel::connect(const std::filesystem::path& socket, const std:
                             socket.native().size(), sizeof address.sun_path - 1, socket.string()));
   }
   std::memcpy(address.sun_path, socket.c_str(), socket.native().size());
+  TILEWRIGHT_TRY(check_folder(socket.parent_path(), server));
+  const bool wait = timeout.count() > 0;
   Channel channel;
-  channel.socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  channel.socket_ =
+      FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (wait ? 0 : SOCK_NONBLOCK), 0));
   if (!channel.socket_) return failed(ErrorCode::kIo, "socket");
   // Of a Unix socket, the send timeout bounds connect() too.
-  TILEWRIGHT_TRY(channel.set_timeout(SO_SNDTIMEO, timeout, channel.send_timeout_));
+  if (wait) TILEWRIGHT_TRY(channel.set_timeout(SO_SNDTIMEO, timeout, channel.send_timeout_));
   if (::connect(channel.socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) !=
       0) {
     int error = errno;
@@ -61,16 +70,53 @@ Result<Channel> Channel::connect(const std::filesystem::path& socket, const std:
     if (error == EAGAIN) code = ErrorCode::kHang;
     return fail(code, fmt::format("daemon at {}: {}", socket.string(), std::strerror(error)));
   }
+  // From here on, each call says whether it waits.
+  if (!wait && fcntl(channel.socket_.get(), F_SETFL, 0) != 0)
+    return failed(ErrorCode::kIo, "fcntl");
+  TILEWRIGHT_TRY(check_server(channel.socket_.get(), socket, server));
+  return channel;
+}
+
+Result<Channel> Channel::connect(const std::filesystem::path& socket, const std::string& client,
+                                 Duration timeout, uid_t server) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(Channel channel,
+                              open(socket, server, std::max(timeout, Duration(1))));
   auto answer = channel.call(Hello{kVersion, client}, timeout);
   if (!answer)
     return fail(with_context(answer.error(), fmt::format("daemon at {}", socket.string())));
-  auto* welcome = std::get_if<Welcome>(&answer->message);
+  TILEWRIGHT_TRY(channel.welcome_in(std::move(*answer)));
+  return channel;
+}
+
+Result<Channel> Channel::begin(const std::filesystem::path& socket, const std::string& client,
+                               uid_t server) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(Channel channel, open(socket, server, Duration(0)));
+  TILEWRIGHT_ASSIGN_OR_RETURN(std::uint64_t id, channel.post(Hello{kVersion, client}));
+  (void)id;  // a socket that is new takes it
+  return channel;
+}
+
+Result<bool> Channel::greeted() {
+  if (greeted_) return true;
+  TILEWRIGHT_TRY(flush());
+  TILEWRIGHT_ASSIGN_OR_RETURN(Fill filled, fill(MSG_DONTWAIT));
+  (void)filled;
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, take_frame());
+  if (!answer) return false;
+  TILEWRIGHT_TRY(welcome_in(std::move(*answer)));
+  return true;
+}
+
+Result<void> Channel::welcome_in(Answer answer) {
+  if (auto* failure = std::get_if<Failure>(&answer.message)) return fail(failure->error);
+  auto* welcome = std::get_if<Welcome>(&answer.message);
   if (!welcome) {
     return fail(ErrorCode::kCorrupt, fmt::format("daemon answers hello with {}, expected welcome",
-                                                 name_of(answer->message)));
+                                                 name_of(answer.message)));
   }
-  channel.welcome_ = std::move(*welcome);
-  return channel;
+  welcome_ = std::move(*welcome);
+  greeted_ = true;
+  return {};
 }
 
 Result<void> Channel::set_timeout(int option, Duration timeout, Duration& current) {
@@ -88,6 +134,11 @@ Result<void> Channel::set_timeout(int option, Duration timeout, Duration& curren
 
 Result<void> Channel::write(std::string_view bytes, Duration timeout) {
   TILEWRIGHT_TRY(set_timeout(SO_SNDTIMEO, timeout, send_timeout_));
+  std::string both;
+  if (!outgoing_.empty()) {
+    both = std::exchange(outgoing_, {}).append(bytes);
+    bytes = both;
+  }
   while (!bytes.empty()) {
     ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -107,14 +158,39 @@ Result<std::uint64_t> Channel::send(const Message& message, Duration timeout) {
   return id;
 }
 
+Result<void> Channel::flush() {
+  std::size_t at = 0;
+  while (at < outgoing_.size()) {
+    ssize_t sent = ::send(socket_.get(), outgoing_.data() + at, outgoing_.size() - at,
+                          MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (sent < 0) return failed(ErrorCode::kIo, "send");
+    at += std::size_t(sent);
+  }
+  outgoing_.erase(0, at);
+  return {};
+}
+
+Result<std::uint64_t> Channel::post(const Message& message) {
+  TILEWRIGHT_TRY(flush());
+  if (!outgoing_.empty()) return std::uint64_t{0};
+  std::uint64_t id = next_id_++;
+  outgoing_ = encode(id, message);
+  std::size_t whole = outgoing_.size();
+  TILEWRIGHT_TRY(flush());
+  if (outgoing_.size() < whole) return id;
+  outgoing_.clear();
+  return std::uint64_t{0};
+}
+
 Result<void> Channel::send_as(std::uint64_t id, const Message& message, Duration timeout) {
   return write(encode(id, message), timeout);
 }
 
 Result<Channel::Fill> Channel::fill(int flags) {
-  std::size_t before = buffer_.size();
-  buffer_.resize(before + kReadBytes);
-  iovec part{buffer_.data() + before, kReadBytes};
+  buffer_.resize(std::max(buffer_.size(), filled_ + kReadBytes));
+  iovec part{buffer_.data() + filled_, buffer_.size() - filled_};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFiles)];
   msghdr message{};
   message.msg_iov = &part;
@@ -125,7 +201,7 @@ Result<Channel::Fill> Channel::fill(int flags) {
   do {
     received = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | flags);
   } while (received < 0 && errno == EINTR);
-  buffer_.resize(before + std::size_t(std::max<ssize_t>(received, 0)));
+  filled_ += std::size_t(std::max<ssize_t>(received, 0));
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Fill::kNothing;
   if (received < 0) return failed(ErrorCode::kIo, "recvmsg");
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
@@ -142,14 +218,17 @@ Result<Channel::Fill> Channel::fill(int flags) {
 }
 
 Result<std::optional<Channel::Answer>> Channel::take_frame() {
-  if (buffer_.size() < sizeof(FrameHeader)) return std::optional<Answer>();
-  TILEWRIGHT_ASSIGN_OR_RETURN(FrameHeader header, decode_header(buffer_, kMaxAnswerBytes));
+  if (filled_ < sizeof(FrameHeader)) return std::optional<Answer>();
+  std::string_view received(buffer_.data(), filled_);
+  TILEWRIGHT_ASSIGN_OR_RETURN(FrameHeader header, decode_header(received, kMaxAnswerBytes));
   std::size_t whole = sizeof header + header.bytes;
-  if (buffer_.size() < whole) return std::optional<Answer>();
-  auto message = decode_body(std::string_view(buffer_).substr(sizeof header, header.bytes));
+  if (filled_ < whole) return std::optional<Answer>();
+  auto message = decode_body(received.substr(sizeof header, header.bytes));
   if (!message) return fail(with_context(message.error(), "daemon"));
   Answer answer{header.id, std::move(*message), {}};
-  buffer_.erase(0, whole);
+  filled_ -= whole;
+  std::memmove(buffer_.data(), buffer_.data() + whole, filled_);
+  if (filled_ == 0 && buffer_.size() > kKeptBytes) buffer_ = {};
   if (brings_file(answer.message)) {
     if (files_.empty())
       return fail(ErrorCode::kCorrupt, "daemon: sent no memory file with a frame");
@@ -157,6 +236,17 @@ Result<std::optional<Channel::Answer>> Channel::take_frame() {
     files_.pop_front();
   }
   return std::optional<Answer>(std::move(answer));
+}
+
+void Channel::look() {
+  if (!spin_.worthwhile()) return;
+  auto until = Clock::now() + Spin::kTime;
+  do {
+    char byte;
+    if (recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0) return spin_.found();
+    sched_yield();
+  } while (Clock::now() < until);
+  spin_.missed();
 }
 
 Result<Channel::Answer> Channel::read_frame(Clock::time_point deadline) {
@@ -194,6 +284,7 @@ Result<Channel::Answer> Channel::call(const Message& message, Duration timeout) 
   }
   std::uint64_t id = *sent;
   Clock::time_point deadline = Clock::now() + timeout;
+  look();
   for (;;) {
     TILEWRIGHT_ASSIGN_OR_RETURN(Answer answer, read_frame(deadline));
     if (answer.id == id) {
@@ -208,13 +299,15 @@ Result<Channel::Answer> Channel::call(const Message& message, Duration timeout) 
 }
 
 Result<std::deque<Channel::Answer>> Channel::notifications() {
-  for (;;) {
+  auto flushed = flush();
+  for (int reads = 0;;) {
     TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, take_frame());
     if (answer) {
       unasked_.push_back(std::move(*answer));
       continue;
     }
-    auto filled = fill(MSG_DONTWAIT);
+    auto filled = ++reads <= kMaxReads ? fill(MSG_DONTWAIT) : Result<Fill>(Fill::kNothing);
+    if (filled && !flushed) filled = fail(flushed.error());
     if (!filled && unasked_.empty()) return fail(std::move(filled.error()));
     if (!filled || *filled == Fill::kNothing) return std::exchange(unasked_, {});
   }

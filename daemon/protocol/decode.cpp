@@ -33,7 +33,15 @@ Problem read(const wire::Problem& m) {
 
 Message read(const wire::Hello& m) { return Hello{m.version(), text_of(m.client())}; }
 Message read(const wire::Welcome& m) {
-  Welcome welcome{m.version(), text_of(m.server()), m.pid(), m.max_frame_bytes(), {}};
+  Welcome welcome;
+  welcome.version = m.version();
+  welcome.server = text_of(m.server());
+  welcome.pid = m.pid();
+  welcome.max_frame_bytes = m.max_frame_bytes();
+  welcome.cache = text_of(m.cache());
+  welcome.configs = text_of(m.configs());
+  welcome.generator = from_wire(m.generator());
+  welcome.nvrtc_version = text_of(m.nvrtc_version());
   if (m.devices()) {
     for (const wire::Device* device : *m.devices()) {
       welcome.devices.push_back(
@@ -70,14 +78,16 @@ Message read(const wire::Subscribed& m) { return Subscribed{from_wire(m.problem(
 Message read(const wire::Unsubscribe& m) { return Unsubscribe{m.subscription()}; }
 Message read(const wire::Better& m) { return Better{from_wire(m.problem()), m.plan_version()}; }
 Message read(const wire::Tune& m) {
-  return Tune{read(*m.problem()), m.evaluations(),       m.seconds(),
-              m.seed(),           text_of(m.strategy()), m.priority()};
+  return Tune{read(*m.problem()), m.evaluations(), m.seconds(), m.seed(),    text_of(m.strategy()),
+              m.priority(),       m.graph(),       m.warm_l2(), m.replace(), m.sample_blocks()};
 }
 Message read(const wire::Progress& m) {
   return Progress{m.done(),        m.total(),   m.seconds(),
                   m.eta_seconds(), m.best_us(), text_of(m.current())};
 }
-Message read(const wire::Tuned& m) { return Tuned{text_of(m.report()), m.interrupted()}; }
+Message read(const wire::Tuned& m) {
+  return Tuned{text_of(m.report()), m.interrupted(), text_of(m.text()), text_of(m.joined())};
+}
 Message read(const wire::Cancel& m) { return Cancel{m.request()}; }
 Message read(const wire::Stats&) { return Stats{}; }
 Message read(const wire::Statistics& m) {

@@ -37,8 +37,13 @@ auto write(Builder& b, const Welcome& m) {
     devices.push_back(wire::CreateDevice(b, b.CreateString(device.name), &key, device.virtual_gpu));
   }
   auto server = b.CreateString(m.server);
-  return wire::CreateWelcome(b, m.version, server, m.pid, m.max_frame_bytes,
-                             b.CreateVector(devices));
+  auto list = b.CreateVector(devices);
+  auto cache = b.CreateString(m.cache);
+  auto configs = b.CreateString(m.configs);
+  auto nvrtc = b.CreateString(m.nvrtc_version);
+  wire::Digest generator = to_wire(m.generator);
+  return wire::CreateWelcome(b, m.version, server, m.pid, m.max_frame_bytes, list, cache, configs,
+                             &generator, nvrtc);
 }
 auto write(Builder& b, const Failure& m) {
   auto message = b.CreateString(m.error.message);
@@ -74,14 +79,17 @@ auto write(Builder& b, const Better& m) {
 auto write(Builder& b, const Tune& m) {
   auto problem = write(b, m.problem);
   auto strategy = b.CreateString(m.strategy);
-  return wire::CreateTune(b, problem, m.evaluations, m.seconds, m.seed, strategy, m.priority);
+  return wire::CreateTune(b, problem, m.evaluations, m.seconds, m.seed, strategy, m.priority,
+                          m.graph, m.warm_l2, m.replace, m.sample_blocks);
 }
 auto write(Builder& b, const Progress& m) {
   auto current = b.CreateString(m.current);
   return wire::CreateProgress(b, m.done, m.total, m.seconds, m.eta_seconds, m.best_us, current);
 }
 auto write(Builder& b, const Tuned& m) {
-  return wire::CreateTuned(b, b.CreateString(m.report), m.interrupted);
+  auto report = b.CreateString(m.report);
+  auto text = b.CreateString(m.text);
+  return wire::CreateTuned(b, report, m.interrupted, text, b.CreateString(m.joined));
 }
 auto write(Builder& b, const Cancel& m) { return wire::CreateCancel(b, m.request); }
 auto write(Builder& b, const Stats&) { return wire::CreateStats(b); }

@@ -44,6 +44,10 @@ struct Welcome {
   std::int32_t pid = 0;
   std::uint32_t max_frame_bytes = 0;
   std::vector<Device> devices;
+  std::string cache;    ///< folder of the store that the daemon owns
+  std::string configs;  ///< folder of the spaces that it tunes in
+  Digest generator;     ///< of the templates that it compiles
+  std::string nvrtc_version;
 };
 
 /// A request failed; the session goes on, unless the frame itself was malformed.
@@ -100,10 +104,13 @@ struct Better {
 struct Tune {
   Problem problem;
   std::int32_t evaluations = 0;  ///< 0: as the daemon is configured
-  double seconds = 0;
+  double seconds = 0;            ///< 0: as the daemon is configured; below: no limit
   std::uint64_t seed = 1;
   std::string strategy;  ///< empty: as the daemon is configured
   std::int32_t priority = 0;
+  bool graph = false, warm_l2 = false;
+  bool replace = false;             ///< run trials again that are known, and keep the result
+  std::int64_t sample_blocks = -1;  ///< below 0: as the daemon is configured; 0: all
 };
 struct Progress {
   std::int32_t done = 0, total = 0;
@@ -113,6 +120,8 @@ struct Progress {
 struct Tuned {
   std::string report;  ///< JSON
   bool interrupted = false;
+  std::string text;    ///< the report for people
+  std::string joined;  ///< empty: tuned as asked for; else the settings of the tune that was joined
 };
 /// Of a tune: it is answered as interrupted, with what it found.
 struct Cancel {

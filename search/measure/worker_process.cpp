@@ -18,9 +18,6 @@ wire::OpenT open_request(const MeasureProcessOptions& options) {
   return request;
 }
 
-// Not a kernel's: only a machine that is out of order takes so long to make data.
-constexpr double kPrepareDeadlineS = 600;
-
 Digest problem_of(const Trial& trial) {
   Hasher hasher;
   hasher.add(templates::print(*trial.op)).add(trial.seed);
@@ -94,7 +91,8 @@ Result<void> WorkerProcess::prepare(const Trial& trial) {
   wire::FrameT request;
   request.body.Set(std::move(prepare));
   problem_ = {};
-  TILEWRIGHT_ASSIGN_OR_RETURN(const wire::FrameT reply, ask(request, kPrepareDeadlineS));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const wire::FrameT reply,
+                              ask(request, trial.measure.prepare_deadline_s));
   const wire::PreparedT* prepared = reply.body.AsPrepared();
   if (!prepared) return fail(ErrorCode::kInternal, "the measuring worker answered nonsense");
   if (prepared->failure) return fail(from_wire(*prepared->failure));

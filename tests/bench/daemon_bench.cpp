@@ -8,8 +8,9 @@
 //
 // P is 0: wherever the kernel puts them; 1: clients and server on one core; 2: clients on one, the
 // server on another. Of one client the kernel makes either 1 or 2, by chance for a whole run, and a
-// core that has to be woken costs several times the work, of the echo as of the daemon: only equal
-// placements compare.
+// core that has to be woken costs the echo several times the work. Daemon and client look again for a
+// moment before they sleep (daemon/protocol/spin.h), so they are not woken at all where they do not
+// share a core.
 //
 // p50_us and p99_us are of single requests; p50_ratio and p99_ratio are to the echo that was measured
 // in turns with it.

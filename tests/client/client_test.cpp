@@ -3,11 +3,15 @@
 #include "client/client.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <fstream>
 #include <sstream>
 #include <thread>
 
+#include "client/module_cache.h"
+#include "templates/operator/parse.h"
 #include "tests/client/stamps.h"
 
 namespace tilewright::client {
@@ -212,6 +216,103 @@ TEST_F(ClientTest, GoesOnWithoutTheDaemonAndFindsTheNextOne) {
   ASSERT_TRUE(wait_for_better(plan));
   must(plan.adopt());
   EXPECT_EQ(stamp(plan, 16), 3);
+}
+
+TEST_F(ClientTest, PollDoesNotWaitForADaemonThatHangs) {
+  server_.config.tune.background = false;
+  server_.start();
+  Client client = open();
+  Plan plan = value_of(client.plan(load(client), {16}));
+  server_.stop();
+  // Somebody listens there and never accepts; then his queue is full.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  strcpy(address.sun_path, server_.config.socket.path.c_str());
+  protocol::FileDescriptor mute(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(mute.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(mute.get(), 0), 0);
+  auto longest = std::chrono::steady_clock::duration::zero();
+  auto poll_for = [&](std::chrono::milliseconds time) {
+    for (auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;
+         std::this_thread::sleep_for(10ms)) {
+      auto begin = std::chrono::steady_clock::now();
+      EXPECT_FALSE(value_of(plan.poll()));
+      longest = std::max(longest, std::chrono::steady_clock::now() - begin);
+    }
+  };
+  poll_for(200ms);
+  std::vector<protocol::FileDescriptor> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)!connect(waiting.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  }
+  poll_for(1200ms);  // longer than its pause between attempts
+  // The timeout of an answer is 10 s.
+  EXPECT_LT(longest, 1s);
+}
+
+TEST_F(ClientTest, EachOfAThousandPlansLearnsOfABetterOne) {
+  constexpr int kPlans = 1000;
+  server_.config.tune.background = false;
+  server_.start();
+  Client client = open();
+  Operator op = load(client);
+  std::vector<Plan> plans;
+  for (int rows = 1; rows <= kPlans; ++rows) plans.push_back(value_of(client.plan(op, {rows})));
+  // A daemon that starts again is asked about all of them at once.
+  server_.stop();
+  server_.start();
+  auto poll_until = [&](auto reached) {
+    for (int i = 0; i < 500 && !reached(); ++i) {
+      value_of(plans[0].poll());
+      std::this_thread::sleep_for(10ms);
+    }
+  };
+  poll_until([&] { return server_.service->subscribers() == std::size_t(kPlans); });
+  ASSERT_EQ(server_.service->subscribers(), std::size_t(kPlans));
+  daemon::Problem problem;
+  problem.op = std::make_shared<const templates::Operator>(
+      value_of(templates::parse_operator(kOperator, "stamp.yaml")));
+  problem.key = cache::Key::of(*problem.op, server_.planner.served);
+  must(server_.store->update(problem.key, [&](cache::Record& record) {
+    record.generator = server_.planner.generator();
+    for (int rows = 1; rows <= kPlans; ++rows) {
+      problem.bindings = {{"M", rows}};
+      record.put(server_.planner.planned(problem, 7, "pointwise imported").entry);
+    }
+  }));
+  for (int stamp : {7, 107}) must(server_.store->put_image(stamp_image(stamp)));
+  auto other = server_.connect();
+  auto source = cache::memory_store();
+  must(source->put_image(stamp_image(99)));
+  std::ostringstream lines;
+  value_of(cache::export_lines(*source, lines));
+  value_of(other.call(protocol::Import{lines.str(), true}, 10s));
+  int told = 0;
+  poll_until([&] {
+    told = 0;
+    for (const Plan& plan : plans) told += value_of(plan.poll());
+    return told == kPlans;
+  });
+  EXPECT_EQ(told, kPlans);
+  must(plans[123].adopt());
+  EXPECT_EQ(stamp(plans[123], 124), 7);
+}
+
+TEST_F(ClientTest, ImagesThatNoPlanWasLoadedFromLatelyAreDropped) {
+  ModuleCache modules(*context_);
+  auto held = [&] {
+    modules.add({stamp_image(1)});
+    return modules.images();
+  }();
+  ASSERT_EQ(held.size(), 1u);
+  for (int i = 2; i < 2 + 2 * int(ModuleCache::kKept); ++i) modules.add({stamp_image(i)});
+  EXPECT_EQ(modules.images().size(), ModuleCache::kKept);
+  auto gone = modules.load(stamp_plan(1, "M", false));
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, ErrorCode::kCorrupt);
+  // Whoever said that it has it holds it.
+  EXPECT_TRUE(modules.load(stamp_plan(1, "M", false), held));
 }
 
 TEST_F(ClientTest, ErrorsSayWhatWasSeenAndWanted) {

@@ -28,19 +28,23 @@ struct Outcome {
 class Command : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("tilewright-command-" + std::to_string(getpid()));
+    folder_ = fs::path(testing::TempDir()) / ("tilewright-command-" + std::to_string(getpid()));
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  std::string line(const std::string& arguments) const {
+  std::string environment() const {
     return "TILEWRIGHT_CACHE=" + (folder_ / "cache").string() +
-           " TILEWRIGHT_RUNTIME=" + (folder_ / "run").string() +
-           " exec " TILEWRIGHT_BINARY_DIR "/bin/tilewright --no-daemon " + arguments;
+           " TILEWRIGHT_RUNTIME=" + (folder_ / "run").string();
   }
-  Outcome run(const std::string& arguments) const {
+  std::string line(const std::string& arguments) const {
+    return environment() + " exec " TILEWRIGHT_BINARY_DIR "/bin/tilewright --no-daemon " +
+           arguments;
+  }
+  Outcome run(const std::string& arguments) const { return run_line(line(arguments)); }
+  static Outcome run_line(const std::string& line) {
     Outcome outcome;
-    FILE* pipe = popen((line(arguments) + " 2>&1").c_str(), "r");
+    FILE* pipe = popen((line + " 2>&1").c_str(), "r");
     char buffer[4096];
     while (auto count = fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, count);
     int status = pclose(pipe);
@@ -71,6 +75,13 @@ TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
        "tilewright: --shape: shape sets 'Q', expected one of: M, T, N, K\n"},
       {"tune " + swiglu + " --shape M=x",
        "tilewright: --shape: shape sets 'M' to 'x', expected a whole number of at least 0\n"},
+      {"show " + swiglu + " --shape M=9223372036854775807",
+       "tilewright: --shape: dimension M is 9223372036854775807, expected at most 2^48 = "
+       "281474976710656\n"},
+      {"tune " + swiglu + " --shape M=100000000000",
+       "tilewright: --shape: dimension M is 100000000000, expected at most 19634136210: a tensor "
+       "of "
+       "shape [M, 14336] has at most 2^48 elements\n"},
       {"tune " + swiglu + " --shape M=4 --budget 0",
        "--budget: is 0, expected a number of at least 1\n"
        "Run with --help for more information.\n"},
@@ -173,6 +184,141 @@ TEST_F(Command, SweepsAModelAndGoesOnWhereItStopped) {
   auto items = json::parse(second.out)["items"];
   ASSERT_EQ(items.size(), 2u) << second.out;
   for (const auto& item : items) EXPECT_EQ(item["state"], "kept") << item;
+}
+
+/// With a daemon that owns the cache.
+class CommandBesideADaemon : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    std::ofstream(folder_ / "config.yaml") << "tune: {background: false}\n";
+    auto started = run_line(
+        environment() +
+        " exec " TILEWRIGHT_BINARY_DIR
+        "/bin/tilewrightd --background --log-level warning --device virtual:h200 --config " +
+        (folder_ / "config.yaml").string());
+    ASSERT_EQ(sscanf(started.out.c_str(), "tilewrightd: process %d", &daemon_), 1) << started.out;
+  }
+  void TearDown() override {
+    if (daemon_ > 0) kill(daemon_, SIGTERM);
+    for (int i = 0; i < 1000 && daemon_ > 0 && kill(daemon_, 0) == 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    Command::TearDown();
+  }
+  std::string beside(const std::string& arguments) const {
+    return environment() + " exec " TILEWRIGHT_BINARY_DIR "/bin/tilewright " + arguments;
+  }
+  /// Runs in the background, its output in `file`.
+  pid_t start(const std::string& arguments, const std::string& file) const {
+    auto words = beside(arguments) + " > " + (folder_ / file).string() + " 2>&1";
+    pid_t child = fork();
+    if (child == 0) {
+      execl("/bin/sh", "sh", "-c", words.c_str(), nullptr);
+      _exit(127);
+    }
+    return child;
+  }
+  std::string end(pid_t child, const std::string& file, int& code) const {
+    int status = 0;
+    waitpid(child, &status, 0);
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    std::ifstream in(folder_ / file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  double counter(const std::string& name) const {
+    auto stats = run_line(beside("cache stats --json"));
+    auto object = json::parse(stats.out, nullptr, false);
+    return object.contains(name) ? object[name].get<double>() : -1;
+  }
+
+  pid_t daemon_ = 0;
+};
+
+TEST_F(CommandBesideADaemon, TheDaemonTunesAndTheReportIsTheSame) {
+  const std::string tune = "tune " + kSmall + " --budget 6 --seed 7";
+  auto tuned = run_line(beside(tune + " --json"));
+  ASSERT_EQ(tuned.code, 0) << tuned.out;
+  auto report = json::parse(tuned.out);
+  EXPECT_EQ(report["device"]["name"], "NVIDIA H200 (virtual)");
+  EXPECT_TRUE(report["choice"]["verified"].get<bool>());
+  EXPECT_EQ(report["candidates"]["tried"], 6);
+  EXPECT_EQ(report["seed"], 7);
+  for (const char* member : {"problem", "partitions", "baseline", "margin", "seconds"})
+    EXPECT_TRUE(report.contains(member)) << member;
+  EXPECT_EQ(json::parse(run_line(beside("get " + kSmall + " --json")).out)["source"], "hit");
+  auto text = run_line(beside(tune));
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("<- choice"), std::string::npos) << text.out;
+
+  // The same without a daemon.
+  kill(std::exchange(daemon_, 0), SIGTERM);
+  fs::rename(folder_ / "cache", folder_ / "daemons");
+  auto alone = json::parse(run("tune " + kSmall + " --budget 6 --seed 7 --json").out);
+  EXPECT_EQ(alone["choice"], report["choice"]);
+  for (json* some : {&alone, &report})
+    for (auto& partition : (*some)["partitions"])
+      for (auto& group : partition["groups"]) group.erase("compile_ms");
+  EXPECT_EQ(alone["partitions"], report["partitions"]);
+}
+
+TEST_F(CommandBesideADaemon, FlagsThatCannotReachTheDaemonAreRefused) {
+  fs::create_directories(folder_ / "configs/spaces");
+  fs::create_directories(folder_ / "configs/devices");
+  struct Case {
+    std::string flags, message;
+  };
+  for (const Case& c : {
+           Case{"--device virtual:l4",
+                "--device is virtual:l4 (NVIDIA L4 (virtual)), and the daemon "
+                "that owns the cache serves NVIDIA H200 (virtual)"},
+           Case{"--configs " + (folder_ / "configs").string(),
+                "--configs is " + (folder_ / "configs").string() +
+                    ", and the daemon that owns the cache reads "},
+       }) {
+    auto outcome = run_line(
+        beside("tune " + kOperators + "swiglu.yaml --shape M=5,N=48,K=40 --budget 2 " + c.flags));
+    EXPECT_EQ(outcome.code, 1) << c.flags;
+    EXPECT_NE(outcome.out.find(c.message), std::string::npos) << outcome.out;
+  }
+}
+
+TEST_F(CommandBesideADaemon, ATuneIsSharedAndKeptWhenInterrupted) {
+  const std::string large =
+      "tune " + kOperators + "swiglu.yaml --shape M=16,N=512,K=512 --device virtual:h200 ";
+  pid_t first = start(large + "--budget 4000", "first");
+  for (int i = 0; i < 1500 && counter("trials") < 1; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  pid_t second = start(large + "--budget 2", "second");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  int code = -1;
+  kill(first, SIGINT);
+  auto out = end(first, "first", code);
+  // Somebody else waits for it, so it goes on without the first.
+  EXPECT_EQ(code, 1) << out;
+  EXPECT_NE(out.find("the tune was cancelled"), std::string::npos) << out;
+  kill(second, SIGINT);
+  out = end(second, "second", code);
+  EXPECT_LE(code, 1) << out;
+  EXPECT_NE(out.find("another tune of this problem was joined, which counts with 4000 evaluations"),
+            std::string::npos)
+      << out;
+  EXPECT_NE(out.find("stopping"), std::string::npos) << out;
+  EXPECT_GE(counter("trials"), 1);
+}
+
+TEST_F(CommandBesideADaemon, ASweepIsTunedByTheDaemon) {
+  auto model = folder_ / "tiny.yaml";
+  std::ofstream(model) << "model: tiny\n"
+                          "operators:\n"
+                          "  - {operator: add_rmsnorm, parameters: {N: 64, eps: 1e-5}, count: 2}\n";
+  auto swept = run_line(beside("sweep --model " + model.string() +
+                               " --tokens 1,3 --tp 1 --budget 2 --device virtual:h200 --json"));
+  ASSERT_EQ(swept.code, 0) << swept.out;
+  for (const auto& item : json::parse(swept.out)["items"]) {
+    EXPECT_EQ(item["state"], "tuned") << item;
+    EXPECT_EQ(item["time_kind"], "modelled") << item;
+    EXPECT_NE(item["choice"], "") << item;
+  }
 }
 
 TEST_F(Command, KeepsWhatWasFoundWhenInterrupted) {

@@ -53,7 +53,7 @@ class FakePlanner : public Planner {
     }
     wait_at_gate();
     if (tune_error) return fail(*tune_error);
-    Planned best = planned(problem, 2 + tunes, "pointwise tuned");
+    Planned best = planned(problem, tuned_image ? tuned_image : 2 + tunes, "pointwise tuned");
     for (const auto& image : best.images) TILEWRIGHT_TRY(store_.put_image(*image));
     TILEWRIGHT_TRY(store_.update(problem.key, [&](cache::Record& record) {
       record.generator = generator();
@@ -61,6 +61,7 @@ class FakePlanner : public Planner {
     }));
     outcome.stored = true;
     outcome.report = "{\"tune\": " + std::to_string(int(tunes)) + "}";
+    outcome.text = "tune " + std::to_string(int(tunes));
     return outcome;
   }
 
@@ -101,6 +102,7 @@ class FakePlanner : public Planner {
   TuneSettings last_settings;
   bool verified = true;
   std::int64_t reach = 0;  ///< of chosen_for to both sides of the sizes
+  int tuned_image = 0;     ///< 0: another one of each tune
   int steps = 2;
   std::chrono::milliseconds step_time{0};
   std::size_t image_bytes = 2000;

@@ -9,6 +9,7 @@
 #include "daemon/protocol/image_bundle.h"
 #include "daemon/protocol/memory_file.h"
 #include "daemon/protocol/messages.h"
+#include "daemon/protocol/spin.h"
 #include "tests/cache/samples.h"
 
 namespace tilewright::protocol {
@@ -35,7 +36,15 @@ std::vector<Message> all_messages() {
   plan.images = {sample_digest(2), sample_digest(3)};
   plan.image_bytes = 999;
   return {Hello{1, "test"},
-          Welcome{1, "server", 42, 1024, {{"H200", sample_digest(4), true}}},
+          Welcome{1,
+                  "server",
+                  42,
+                  1024,
+                  {{"H200", sample_digest(4), true}},
+                  "/cache",
+                  "/configs",
+                  sample_digest(21),
+                  "13.0"},
           Failure{{ErrorCode::kHang, "message", "detail"}},
           Get{problem(), false, {sample_digest(6)}},
           plan,
@@ -43,9 +52,9 @@ std::vector<Message> all_messages() {
           Subscribed{sample_digest(7)},
           Unsubscribe{8},
           Better{sample_digest(9), 10},
-          Tune{problem(), 11, 12.5, 13, "random", -14},
+          Tune{problem(), 11, 12.5, 13, "random", -14, true, true, true, 22},
           Progress{1, 2, 3.5, 4.5, 5.5, "simt_gemm block_m=64"},
-          Tuned{"{}", true},
+          Tuned{"{}", true, "text", "64 evaluations"},
           Cancel{15},
           Stats{},
           Statistics{{{"gets", 16}, {"hits", 17.5}}},
@@ -90,6 +99,26 @@ TEST(Messages, KeepTheFieldsOfAPlan) {
   EXPECT_EQ(got.images, want.images);
   EXPECT_EQ(got.image_bytes, 999u);
   EXPECT_EQ(std::get<Get>(value_of(decode_body(encode_body(all[3])))).problem, problem());
+}
+
+TEST(Spinning, StopsWhereNothingComesInTimeAndTriesAgainNowAndThen) {
+  Spin spin;
+  auto looks = [&](int sleeps) {
+    int count = 0;
+    for (int i = 0; i < sleeps; ++i) {
+      if (!spin.worthwhile()) continue;
+      ++count;
+      spin.missed();
+    }
+    return count;
+  };
+  EXPECT_EQ(looks(127), 7);   // 0, 1, 3, 7, 15, 31, 63 sleeps between
+  EXPECT_EQ(looks(640), 10);  // one in 64
+  while (!spin.worthwhile()) {
+  }
+  spin.found();
+  EXPECT_TRUE(spin.worthwhile());
+  EXPECT_TRUE(spin.worthwhile());
 }
 
 std::string header_of(std::uint32_t magic, std::uint32_t bytes) {

@@ -33,6 +33,39 @@ TEST(ReplyCache, DropsTheLeastRecentlyUsed) {
   EXPECT_EQ(cache.size().replies, 3u);
 }
 
+TEST(ReplyCache, HoldsNoMoreFilesThanItMay) {
+  ReplyCache cache(1 << 20, 2);
+  auto with_file = [](int problem) {
+    auto made = std::make_shared<Reply>();
+    made->problem = sample_digest(problem);
+    made->file = cache::testing::value_of(protocol::make_memory_file("test", "image"));
+    return made;
+  };
+  cache.put(sample_digest(1), reply(1), 0);
+  for (int i = 2; i <= 4; ++i) cache.put(sample_digest(i), with_file(i), 0);
+  EXPECT_EQ(cache.size().files, 2u);
+  EXPECT_FALSE(cache.find(sample_digest(2)));
+  EXPECT_TRUE(cache.find(sample_digest(3)));
+  EXPECT_TRUE(cache.find(sample_digest(4)));
+  cache.forget_all();
+  EXPECT_EQ(cache.size().files, 0u);
+  ReplyCache none(1 << 20, 0);
+  none.put(sample_digest(2), with_file(2), 0);
+  EXPECT_EQ(none.size().replies, 0u);
+}
+
+TEST(ReplyCache, RefusesWhatWasReplacedHoweverManyProblemsWereSince) {
+  ReplyCache cache(1 << 20);
+  std::uint64_t generation = cache.generation(sample_digest(1));
+  cache.forget(sample_digest(1), kStale);
+  for (int i = 2; i < int(ReplyCache::kMaxGenerations) + 10; ++i)
+    cache.forget(sample_digest(i), kStale);
+  cache.put(sample_digest(7), reply(1), generation);
+  EXPECT_FALSE(cache.find(sample_digest(7)));
+  cache.put(sample_digest(7), reply(1), cache.generation(sample_digest(1)));
+  EXPECT_TRUE(cache.find(sample_digest(7)));
+}
+
 TEST(ReplyCache, ForgetsTheStaleRepliesOfAProblem) {
   ReplyCache cache(1 << 20);
   for (int i = 1; i <= 4; ++i) cache.put(sample_digest(i), reply(i % 2), 0);

@@ -125,6 +125,43 @@ TEST_F(Schedule, JoinsEqualTunes) {
   EXPECT_GT(steps_, 0);
 }
 
+TEST_F(Schedule, WhoJoinsATuneOfOtherSettingsIsToldOfThem) {
+  request("a");
+  wait_until_runs("a");
+  auto ask = [&](int evaluations, const std::string& name) {
+    Scheduler::Listener listener;
+    listener.done = [this, name](const Result<TuneOutcome>& outcome) {
+      std::lock_guard lock(mutex_);
+      answers_ += name + ":" + outcome->joined + " ";
+    };
+    scheduler_.request(key("a"), problem("a"), {evaluations}, 0, listener);
+  };
+  ask(2, "same");
+  ask(9, "other");
+  open();
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(answers(), "a:a same: other:2 evaluations, seed 1, random ");
+}
+
+TEST(FailedTunes, AreRememberedInABoundedNumber) {
+  constexpr int kAll = int(Scheduler::kMaxFailed) + 1;
+  Scheduler scheduler(
+      {std::size_t(kAll), 1h},
+      [](auto&&...) -> Result<TuneOutcome> {
+        TuneOutcome outcome;
+        outcome.failed = true;
+        return outcome;
+      },
+      [](auto&&...) {});
+  auto key = [](int i) { return digest_of(std::to_string(i)); };
+  for (int i = 0; i < kAll; ++i) ASSERT_TRUE(scheduler.background(key(i), {}, {}));
+  ASSERT_TRUE(scheduler.drain(10s));
+  EXPECT_EQ(scheduler.counts().failed, std::size_t(kAll));
+  EXPECT_FALSE(scheduler.background(key(kAll - 1), {}, {}));
+  EXPECT_FALSE(scheduler.background(key(1), {}, {}));
+  EXPECT_TRUE(scheduler.background(key(0), {}, {}));  // the oldest is forgotten
+}
+
 TEST_F(Schedule, RefusesWhatIsBeyondTheQueue) {
   request("running");
   wait_until_runs("running");

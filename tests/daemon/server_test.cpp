@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "daemon/protocol/image_bundle.h"
 #include "daemon/socket_file.h"
@@ -406,6 +408,99 @@ TEST_F(ServerTest, SubscribersAreNotified) {
   value_of(late.receive(5s));
   EXPECT_EQ(std::get<protocol::Better>(value_of(late.receive(5s)).message).plan_version, version);
   call<protocol::Done>(channel, protocol::Unsubscribe{id});
+}
+
+TEST_F(ServerTest, AClientMaySubscribeToAThousandPlansAtOnce) {
+  constexpr int kPlans = 1000;
+  server_.config.tune.background = false;
+  server_.config.socket.max_requests = 4;
+  server_.start();
+  Channel channel = server_.connect();
+  for (int i = 0; i < kPlans; ++i)
+    value_of(channel.send(protocol::Subscribe{sample_problem(i), 1}, 5s));
+  int granted = 0;
+  while (granted < kPlans) {
+    auto answer = value_of(channel.receive(10s));
+    ASSERT_TRUE(std::holds_alternative<protocol::Subscribed>(answer.message))
+        << name_of(answer.message);
+    ++granted;
+  }
+  // A plan for all of them comes in at once.
+  for (int i = 0; i < kPlans; ++i) {
+    Problem problem;
+    problem.op = std::make_shared<const templates::Operator>(sample_operator(4096));
+    problem.key = cache::Key::of(*problem.op, server_.planner.served);
+    problem.bindings[problem.op->dimensions[0]] = i;
+    Planned planned = server_.planner.planned(problem, 5, "pointwise imported");
+    for (const auto& image : planned.images) must(server_.store->put_image(*image));
+    must(server_.store->update(problem.key, [&](cache::Record& record) {
+      record.generator = server_.planner.generator();
+      record.put(planned.entry);
+    }));
+  }
+  auto source = cache::memory_store();
+  must(source->put_image(sample_image(99)));
+  std::ostringstream lines;
+  value_of(cache::export_lines(*source, lines));
+  Channel other = server_.connect();
+  call<protocol::Imported>(other, protocol::Import{lines.str(), true});
+  std::set<std::uint64_t> told;
+  while (told.size() < kPlans) {
+    auto answer = value_of(channel.receive(10s));
+    ASSERT_TRUE(std::holds_alternative<protocol::Better>(answer.message))
+        << name_of(answer.message);
+    told.insert(answer.id);
+  }
+}
+
+TEST_F(ServerTest, AChannelIsBegunAndUsedWithoutWaiting) {
+  server_.config.tune.background = false;
+  server_.start();
+  Channel channel = value_of(Channel::begin(server_.config.socket.path, "test"));
+  for (int i = 0; i < 1000 && !value_of(channel.greeted()); ++i) std::this_thread::sleep_for(5ms);
+  ASSERT_TRUE(value_of(channel.greeted()));
+  EXPECT_EQ(channel.welcome().pid, getpid());
+  std::uint64_t id = value_of(channel.post(protocol::Ping{}));
+  EXPECT_NE(id, 0u);
+  EXPECT_EQ(value_of(channel.receive(5s)).id, id);
+  call<protocol::Plan>(channel, protocol::Get{sample_problem(16)});
+  EXPECT_EQ(Channel::begin("/nowhere/daemon.sock", "test").error().code, ErrorCode::kNotFound);
+}
+
+/// A program that listens and never says anything.
+class MuteServer {
+ public:
+  explicit MuteServer(const std::filesystem::path& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strcpy(address.sun_path, path.c_str());
+    socket_ = FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        listen(socket_.get(), 1) != 0)
+      throw std::runtime_error("listen");
+  }
+
+ private:
+  FileDescriptor socket_;
+};
+
+TEST_F(ServerTest, NothingIsWaitedForWhereItIsNotWanted) {
+  auto path = server_.folder.path() / "mute.sock";
+  MuteServer mute(path);
+  auto begin = std::chrono::steady_clock::now();
+  Channel channel = value_of(Channel::begin(path, "test"));
+  EXPECT_FALSE(value_of(channel.greeted()));
+  // Until the socket is full, and then no more; none is sent in part and forgotten.
+  int taken = 0;
+  while (value_of(channel.post(protocol::Subscribe{sample_problem(16), 0})) != 0) ++taken;
+  EXPECT_GT(taken, 10);
+  EXPECT_EQ(value_of(channel.post(protocol::Ping{})), 0u);
+  EXPECT_TRUE(value_of(channel.notifications()).empty());
+  // Where as many wait to be accepted as may: at once, too.
+  std::vector<Result<Channel>> more;
+  for (int i = 0; i < 4; ++i) more.push_back(Channel::begin(path, "test"));
+  EXPECT_EQ(more.back().error().code, ErrorCode::kHang);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
 }
 
 TEST_F(ServerTest, TheCacheGoesOutAndComesIn) {

@@ -72,6 +72,70 @@ TEST_F(ServiceTest, AMissIsAnsweredWithAFallbackAndTuned) {
   EXPECT_EQ(counter("fallbacks_unverified"), 1);
 }
 
+TEST_F(ServiceTest, AFallbackThatIsServedAsksForItsTuneAgain) {
+  config_.tune.queue = 0;  // refused
+  config_.tune.retry_after_s = 0.02;
+  restart();
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  EXPECT_EQ(counter("tunes_refused"), 1);
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  EXPECT_EQ(counter("tunes_refused"), 1);  // not at every get
+  std::this_thread::sleep_for(30ms);
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  EXPECT_EQ(counter("tunes_refused"), 2);
+  EXPECT_EQ(planner_.fallbacks, 1);
+
+  config_.tune.queue = 8;
+  restart();
+  planner_.tune_error = Error{ErrorCode::kHang, "no end", {}};
+  plan(sample_problem(16));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(counter("tunes_failed"), 1);
+  planner_.tune_error.reset();
+  for (int i = 0; i < 500 && plan(sample_problem(16)).source != protocol::Source::kHit; ++i)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kHit);
+  EXPECT_EQ(planner_.tunes, 2);
+}
+
+TEST_F(ServiceTest, AFallbackThatProvesBestIsAHitFromThenOn) {
+  config_.tune.retry_after_s = 0.01;
+  restart();
+  planner_.tuned_image = 1;  // as the fallback's
+  protocol::Plan first = plan(sample_problem(16));
+  ASSERT_TRUE(drain());
+  protocol::Plan second = plan(sample_problem(16));
+  EXPECT_EQ(second.plan_version, first.plan_version);
+  EXPECT_EQ(second.source, protocol::Source::kHit);
+  std::this_thread::sleep_for(20ms);
+  plan(sample_problem(16));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.tunes, 1);
+}
+
+TEST_F(ServiceTest, WhatATuneIsAskedForWithReachesThePlanner) {
+  config_.tune.seconds = 77;
+  config_.tune.evaluations = 7;
+  auto tune = [&](protocol::Tune request) {
+    std::promise<Result<TuneOutcome>> answer;
+    request.problem = sample_problem(16);
+    value_of(
+        service_->tune(request, {{}, [&](const auto& outcome) { answer.set_value(outcome); }}));
+    EXPECT_EQ(value_of(answer.get_future().get()).joined, "");
+    return to_text(planner_.last_settings);
+  };
+  protocol::Tune all;
+  all.evaluations = 5;
+  all.seconds = -1;
+  all.seed = 9;
+  all.strategy = "exhaustive";
+  all.graph = all.warm_l2 = all.replace = true;
+  all.sample_blocks = 0;
+  EXPECT_EQ(tune({}), "7 evaluations, 77 s, seed 1, random");
+  EXPECT_EQ(tune(all),
+            "5 evaluations, seed 9, exhaustive, graph, warm L2, fresh, 0 sampled blocks");
+}
+
 TEST_F(ServiceTest, AReplyCarriesPlansAndImages) {
   auto reply = value_of(get(sample_problem(16)));
   auto with = std::get<protocol::Plan>(value_of(protocol::decode_body(reply->with_images)));
