@@ -31,8 +31,10 @@ int choose_split(const Warp& warp, Random* random) {
     from = static_cast<int>(random->below(static_cast<std::uint64_t>(splits)));
   else if (warp.status == WarpStatus::kYielded)
     ++from;
-  for (int k = 0; k < splits; ++k)
-    if (warp.splits[(from + k) % splits].state == Split::State::kReady) return (from + k) % splits;
+  for (int k = 0; k < splits; ++k, ++from) {
+    if (from >= splits) from = 0;
+    if (warp.splits[from].state == Split::State::kReady) return from;
+  }
   return -1;
 }
 
