@@ -70,6 +70,30 @@ TEST(Residents, BlocksMeetAtABarrierOfTheGrid) {
   }
 }
 
+TEST(Residents, SpinsThatCountAreWaitedForTooThoughTheyLookLikeWork) {
+  // Block 0 spins with a counter and a growing sleep until the last block has set a flag.
+  for (const char* pause : {"", "nanosleep.u32 %r2;"}) {
+    Machine machine(entry(std::string(R"(
+ld.param.u64 %d0, [p0];
+mov.u32 %r0, %ctaid.x; setp.eq.u32 %p0, %r0, 0;
+@%p0 bra WAIT;
+setp.eq.u32 %p0, %r0, 3;
+mov.u32 %r1, 7;
+@%p0 st.release.gpu.global.u32 [%d0], %r1;
+ret;
+WAIT: mov.u32 %r2, 0;
+SPIN: add.u32 %r2, %r2, 1;)") +
+                          pause + R"(
+ld.acquire.gpu.global.u32 %r1, [%d0]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN;
+st.global.u32 [%d0+4], %r1; ret;)"));
+    ASSERT_TRUE(machine.ok()) << machine.error().message;
+    auto out = machine.buffer(Words(2, 0));
+    Outcome outcome = machine.run({4, 1, 1}, {32, 1, 1}, out);
+    ASSERT_FALSE(outcome.fault) << outcome.fault->report;
+    EXPECT_EQ(machine.read<std::uint32_t>(out, 2), (Words{7, 7}));
+  }
+}
+
 TEST(Residents, MoreBlocksThanFitCannotMeet) {
   Result result = grid_barrier(9, 0, 1, 8, 0.2);
   ASSERT_TRUE(result.outcome.fault);

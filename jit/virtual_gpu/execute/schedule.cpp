@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/runtime.h"
@@ -36,6 +37,27 @@ int choose_split(const Warp& warp, Random* random) {
     if (warp.splits[from].state == Split::State::kReady) return from;
   }
   return -1;
+}
+
+/// Rounds without a wait, an end or a landing after which it is another cluster's turn, even if the
+/// warps seem to compute.
+constexpr int kLongRounds = 64;
+
+/// Whether a warp that has yielded spins: it said so, or its registers are as they were before.
+bool spins(Warp& warp) {
+  if (warp.polled || warp.slept) return true;
+  const auto* pc = warp.splits[warp.current].pc;
+  auto digest = reinterpret_cast<std::uintptr_t>(pc) ^ std::uint64_t{warp.mask} << 32;
+  for (std::uint32_t at = 0; at + 8 <= warp.code->register_bytes; at += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, warp.registers + at, 8);
+    digest = (digest ^ word) * 0x9e3779b97f4a7c15;
+    digest ^= digest >> 32;
+  }
+  bool known = false;
+  for (std::uint64_t seen : warp.seen) known |= seen == digest;
+  warp.seen[warp.yields % std::size(warp.seen)] = digest;
+  return known;
 }
 
 /// One turn of a warp that can run; false after a fault.
@@ -97,38 +119,43 @@ bool end_waits(Cluster& cluster) {
 
 /// No warp can run, and nothing is under way that could change that.
 Turn stuck(Cluster& cluster) {
-  if (++cluster.stalls <= kStalls && end_waits(cluster)) return Turn::kOver;
+  if (++cluster.stalls <= kStalls && end_waits(cluster)) return Turn::kSpins;
   report_deadlock(cluster);
   return Turn::kFaulted;
 }
 
 Turn run_in_order(Cluster& cluster, const Patience& patience) {
   Worker& worker = cluster.worker;
-  int idle = 0;
+  int idle = 0, busy = 0;
   for (;;) {
-    bool ran = false, progressed = false, polled = true;
+    bool ran = false, progressed = false, polled = true, spinning = true;
     for (Block& block : cluster.blocks) {
       for (Warp& warp : block.warps) {
         if (!runnable(warp)) continue;
         ran = true;
-        warp.polled = false;
+        warp.polled = warp.slept = false;
         if (!run_warp(cluster, warp, patience.budget, nullptr)) return Turn::kFaulted;
-        if (warp.status != WarpStatus::kYielded) progressed = true;
+        if (warp.status != WarpStatus::kYielded)
+          progressed = true;
+        else
+          spinning &= spins(warp);
         polled &= warp.polled;
       }
     }
     if (cluster.alive == 0) return Turn::kDone;
     if (progressed) {
-      idle = 0;
+      idle = busy = 0;
       cluster.polls = 0;
       continue;
     }
-    // All wait or spin.
+    if (!spinning && ++busy < kLongRounds) continue;
+    // All wait or spin, or have been at it for long.
     if (cluster.async.land_next()) {
       if (worker.fault) return Turn::kFaulted;
-      idle = 0;
+      idle = busy = 0;
       continue;
     }
+    if (!spinning) return Turn::kOver;
     if (!ran) {
       if (release_joins(cluster)) continue;
       return stuck(cluster);
@@ -138,7 +165,7 @@ Turn run_in_order(Cluster& cluster, const Patience& patience) {
       return Turn::kFaulted;
     }
     if (!polled) cluster.polls = 0;
-    if (++idle >= patience.rounds) return Turn::kOver;
+    if (++idle >= patience.rounds) return Turn::kSpins;
   }
 }
 
@@ -164,7 +191,7 @@ Turn run_shuffled(Cluster& cluster) {
     // Mostly short turns; now and then one that lets a warp get far ahead.
     auto budget = static_cast<std::int32_t>(
         random.below(16) == 0 ? 4096 : 1 + random.below(std::uint64_t{1} << random.below(8)));
-    warp.polled = false;
+    warp.polled = warp.slept = false;
     if (!run_warp(cluster, warp, budget, &random)) return Turn::kFaulted;
     if (cluster.alive == 0) return Turn::kDone;
     cluster.polls = warp.polled ? cluster.polls + 1 : 0;

@@ -58,6 +58,8 @@ struct Warp {
   std::int32_t top = 0;              ///< the splits from here on have not been used by the block
   std::int32_t mbarrier_waits = 0;   ///< splits in state kMbarrier
   bool polled = false;               ///< yielded because a test_wait was not yet true
+  bool slept = false;                ///< yielded in nanosleep
+  std::uint64_t seen[4] = {};        ///< digests of its registers when it last yielded
   const Step* reconverge = nullptr;  ///< of the current split
   std::uint64_t* block_counts = nullptr;
   Worker* worker = nullptr;

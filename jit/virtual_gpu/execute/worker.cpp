@@ -41,7 +41,8 @@ bool Worker::turn(std::size_t index, WorkQueue& queue) {
   std::optional<Fault> kept;
   kept.swap(fault);
   Turn turn = run_cluster(cluster, patience_);
-  if (turn == Turn::kOver) {
+  spinning_ |= turn == Turn::kSpins;
+  if (turn == Turn::kOver || turn == Turn::kSpins) {
     fault.swap(kept);
     return false;
   }
@@ -65,6 +66,7 @@ void Worker::run(WorkQueue& queue) {
   for (;;) {
     if (active_.empty() && !begin_next(queue)) return;
     bool ended = false;
+    spinning_ = false;
     for (std::size_t i = 0; i < active_.size();) {
       if (queue.stopped() && active_[i]->position >= queue.end()) {
         active_[i]->async.reset();
@@ -81,9 +83,10 @@ void Worker::run(WorkQueue& queue) {
       continue;
     }
     if (queue.stopped() && ++fruitless > kFaultPasses) return;
-    // They wait for each other, or for blocks that have not begun: twice as many take part.
-    patience_ = kShort;
-    for (std::size_t more = active_.size(); more > 0 && begin_next(queue); --more) {
+    // They wait for each other, or for blocks that have not begun: twice as many take part. One more
+    // if they just take long.
+    if (spinning_) patience_ = kShort;
+    for (std::size_t more = spinning_ ? active_.size() : 1; more > 0 && begin_next(queue); --more) {
     }
   }
 }

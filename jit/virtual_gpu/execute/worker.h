@@ -76,8 +76,13 @@ struct Patience {
   int rounds = 4;              ///< of all warps, in which none of them did more than spin
 };
 
-enum class Turn : std::uint8_t { kDone, kFaulted, kOver };
-/// Executes warps of the cluster in turns. kOver: they wait and spin, or the seed says so.
+enum class Turn : std::uint8_t {
+  kDone,
+  kFaulted,
+  kSpins,  ///< all of its warps wait or spin
+  kOver,   ///< it has run for long, or the seed says so
+};
+/// Executes warps of the cluster in turns.
 Turn run_cluster(Cluster& cluster, const Patience& patience);
 /// All of its warps wait for what cannot come: leaves a fault that says what.
 void report_deadlock(Cluster& cluster);
@@ -102,6 +107,7 @@ struct Worker {
   bool begin_next(WorkQueue& queue);
   /// One turn of a cluster under way; whether it has ended.
   bool turn(std::size_t index, WorkQueue& queue);
+  bool spinning_ = false;  ///< a turn ended by kSpins
   void run_seeded(WorkQueue& queue);
 
   Patience patience_;

@@ -87,6 +87,7 @@ const Step* nothing(const Step* s, std::byte*, Warp&) { return s + 1; }
 /// Lets other warps run at the end of the basic block.
 const Step* nanosleep(const Step* s, std::byte*, Warp& w) {
   w.budget = 0;
+  w.slept = true;
   return s + 1;
 }
 
