@@ -45,6 +45,7 @@ struct Split {
 };
 
 struct Warp {
+  // What handlers of every kind read.
   std::byte* registers = nullptr;
   std::uint32_t mask = 0;  ///< lanes of the split that runs
   std::uint32_t live = 0;  ///< lanes that have not exited
@@ -53,27 +54,28 @@ struct Warp {
   WarpStatus status = WarpStatus::kReady;
   std::int16_t current = 0;          ///< split
   std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked
-  std::uint32_t yields = 0;          ///< times that the budget ran out
   std::int32_t used = 0;             ///< splits that are not free
-  std::int32_t top = 0;              ///< the splits from here on have not been used by the block
-  std::int32_t mbarrier_waits = 0;   ///< splits in state kMbarrier
-  bool polled = false;               ///< yielded because a test_wait was not yet true
-  bool slept = false;                ///< yielded in nanosleep
-  std::uint64_t seen[4] = {};        ///< digests of its registers when it last yielded
   const Step* reconverge = nullptr;  ///< of the current split
   std::uint64_t* block_counts = nullptr;
-  Worker* worker = nullptr;
-  Block* block = nullptr;
   const Code* code = nullptr;
-  int index = 0;                          ///< in its block
-  std::uint32_t cluster_arrived = 0;      ///< lanes that have arrived at the cluster's barrier
-  std::uint32_t cluster_outstanding = 0;  ///< lanes that have arrived and not waited since
-  std::uint32_t carry = 0;                ///< condition code register, a bit per lane
-  std::byte* shared = nullptr;            ///< host address of shared address 0 (which is not valid)
-  std::uint32_t shared_end = 0;           ///< one past the last valid shared address
+  std::byte* shared = nullptr;  ///< host address of shared address 0 (which is not valid)
   std::uintptr_t global_delta = 0;
   struct Range* ranges = nullptr;  ///< per site: the allocation that it met last
   const std::byte* parameters = nullptr;
+  std::uint32_t shared_end = 0;  ///< one past the last valid shared address
+  std::uint32_t carry = 0;       ///< condition code register, a bit per lane
+  Worker* worker = nullptr;
+  Block* block = nullptr;
+  int index = 0;  ///< in its block
+  // Of its scheduling.
+  std::int32_t top = 0;                   ///< the block has not used the splits from here on
+  std::uint32_t yields = 0;               ///< times that the budget ran out
+  std::int32_t mbarrier_waits = 0;        ///< splits in state kMbarrier
+  std::uint32_t cluster_arrived = 0;      ///< lanes that have arrived at the cluster's barrier
+  std::uint32_t cluster_outstanding = 0;  ///< lanes that have arrived and not waited since
+  bool polled = false;                    ///< yielded because a test_wait was not yet true
+  bool slept = false;                     ///< yielded in nanosleep
+  std::uint64_t seen[4] = {};             ///< digests of its registers when it last yielded
   Split splits[kLanes * 2 + 2];
 };
 
