@@ -30,8 +30,8 @@ std::string GroupCode::member(const Extent& extent) const {
   return extent.text([&](const std::string& symbol) { return parameter(Dim{{}, symbol}) + "_"; });
 }
 
-void GroupCode::choose_width(std::int64_t wanted) {
-  int best = 1;
+void GroupCode::choose_width(std::int64_t wanted, std::int64_t least) {
+  int best = static_cast<int>(least);
   for (const Access& tensor : space.tensors) {
     if (!tensor.along_columns || (!tensor.output && tensor.same_in_rows())) continue;
     best = std::max(best, tensor.align / tensor.element_bytes());

@@ -32,9 +32,9 @@ struct GroupCode {
   std::string parameter(const Extent& extent) const;  ///< in the kernel: "M * 4096"
   std::string member(const Extent& extent) const;     ///< in the visitor: "M_ * 4096"
 
-  /// The widest fragment of at most `width` columns that some tensor can access in one piece; it
-  /// also decides `whole`.
-  void choose_width(std::int64_t width);
+  /// The widest fragment of at most `width` columns that some tensor can access in one piece, or of
+  /// `least` columns where that is more; it also decides `whole`.
+  void choose_width(std::int64_t width, std::int64_t least = 1);
 
   const Access& access(std::size_t tensor) const { return space.tensors[tensor]; }
   /// Bytes of one access of a fragment of the tensor.

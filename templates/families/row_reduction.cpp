@@ -41,8 +41,10 @@ class RowReduction final : public Family {
       : rules_("row_reduction", {"width", "threads_per_row", "rows_per_block", "held"},
                {"in(width, 1, 2, 4, 8)", "pow2(threads_per_row) && threads_per_row <= 1024",
                 "rows_per_block >= 1 && threads_per_row * rows_per_block <= 1024",
-                "threads_per_row * rows_per_block % 32 == 0", "held * width * kept_bytes <= 256",
-                "held * width * kept_bytes * threads_per_row * rows_per_block <= 131072",
+                "threads_per_row * rows_per_block % 32 == 0",
+                "held * max(width * kept_bytes, 4 * kept_values) <= 256",
+                "held * max(width * kept_bytes, 4 * kept_values) * threads_per_row * "
+                "rows_per_block <= 131072",
                 "held == 0 || columns <= held * width * threads_per_row"}) {}
 
   std::string_view name() const override { return "row_reduction"; }
@@ -69,7 +71,9 @@ class RowReduction final : public Family {
       bytes = std::min<std::int64_t>(bytes, tensor.element_bytes());
     }
     result["element_bytes"] = bytes;
-    result["kept_bytes"] = kept_bytes(GroupCode(group, std::move(*space)));
+    const Kept kept = kept_of(GroupCode(group, std::move(*space)));
+    result["kept_bytes"] = kept.bytes;
+    result["kept_values"] = kept.values;
     return result;
   }
 
@@ -85,9 +89,14 @@ class RowReduction final : public Family {
     const std::optional<std::int64_t> columns = space.columns.constant();
     space.merge_axes();
     GroupCode code(group, std::move(space));
-    TILEWRIGHT_TRY(
-        rules_.check(config, {{"columns", columns.value_or(0)}, {"kept_bytes", kept_bytes(code)}}));
-    code.choose_width(config.at("width"));
+    const Kept kept = kept_of(code);
+    TILEWRIGHT_TRY(rules_.check(config, {{"columns", columns.value_or(0)},
+                                         {"kept_bytes", kept.bytes},
+                                         {"kept_values", kept.values}}));
+    // Where no tensor allows more than an element at a time, fragments that are held stay pairs: a
+    // lone 16-bit element would take a whole register.
+    const bool pairs = config.at("held") > 0 && kept.bytes < 4 * kept.values;
+    code.choose_width(config.at("width"), pairs ? 2 : 1);
     // Narrower fragments, more of them: what a thread holds stays what the config says.
     const Config effective = {{"width", code.width},
                               {"held", config.at("held") * config.at("width") / code.width}};
@@ -130,18 +139,23 @@ class RowReduction final : public Family {
     return joined(group.tensor_parameters(), group.dimension_parameters());
   }
 
-  /// What a column costs in registers while its row is held.
-  static std::int64_t kept_bytes(const GroupCode& group) {
-    std::int64_t bytes = 0;
+  /// What a column costs in registers while its row is held: values of 2 or 4 bytes, but a fragment
+  /// of one column has a register per value.
+  struct Kept {
+    std::int64_t bytes = 0, values = 0;
+  };
+  static Kept kept_of(const GroupCode& group) {
+    Kept kept;
     for (const RowPhase& phase : plan_phases(group.graph, group.space, true).phases) {
       for (int i : phase.keeps) {
         const Node& node = group.graph.nodes[static_cast<std::size_t>(i)];
-        bytes += node.kind == Node::Kind::kInput
-                     ? group.access(static_cast<std::size_t>(node.tensor)).element_bytes()
-                     : 4;
+        kept.values += 1;
+        kept.bytes += node.kind == Node::Kind::kInput
+                          ? group.access(static_cast<std::size_t>(node.tensor)).element_bytes()
+                          : 4;
       }
     }
-    return bytes;
+    return kept;
   }
 
   std::string source(const GroupCode& group, const std::string& kernel, const std::string& config,

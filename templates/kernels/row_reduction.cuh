@@ -132,9 +132,11 @@ __device__ void run(const Visitor& visitor, index rows, int columns) {
     constexpr int kStep = kC.threads_per_row * kC.width;
     constexpr int kSteps = kColumns >= 0 ? larger(ceil_div(kColumns, kStep), 1) : kC.held;
     using Kept = typename Visitor::Kept;
-    static_assert(kC.held * sizeof(Kept) <= 256, "held * width * kept_bytes <= 256");
+    static_assert(kC.held * sizeof(Kept) <= 256,
+                  "held * max(width * kept_bytes, 4 * kept_values) <= 256");
     static_assert(kC.held * sizeof(Kept) * threads(kC) <= 131072,
-                  "held * width * kept_bytes * threads_per_row * rows_per_block <= 131072");
+                  "held * max(width * kept_bytes, 4 * kept_values) * threads_per_row * "
+                  "rows_per_block <= 131072");
     Kept kept[kSteps];
     self.template held<0>(row, kept);
   } else {

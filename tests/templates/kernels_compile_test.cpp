@@ -133,6 +133,23 @@ TEST_F(Kernels, CopyAsynchronouslyWhereAlignmentAllows) {
   EXPECT_EQ(count(ragged, "cp.async"), 0);
 }
 
+TEST_F(Kernels, HoldAsMuchOfUnalignedRowsAsOfAlignedOnes) {
+  const Operator norm =
+      parsed(operator_yaml("  x: {dtype: bf16, shape: [M, N]}\n  gain: {dtype: bf16, shape: [N]}\n",
+                           "  - y = rmsnorm(x, gain, eps=1e-5)\n", "  y: {dtype: bf16}\n", "M, N"));
+  const Config configs[] = {
+      {{"width", 4}, {"threads_per_row", 16}, {"rows_per_block", 2}, {"held", 32}},
+      {{"width", 8}, {"threads_per_row", 32}, {"rows_per_block", 4}, {"held", 16}},
+      {{"width", 1}, {"threads_per_row", 32}, {"rows_per_block", 4}, {"held", 64}}};
+  for (const Config& config : configs) {
+    for (const Facts& facts : {Facts::unaligned(norm), Facts::of_allocation(norm, {{"N", 4096}})}) {
+      const auto made = find_family("row_reduction")->generate(norm, config, facts);
+      ASSERT_TRUE(made) << to_string(config) << ": " << made.error().message;
+      compiled(made->source);
+    }
+  }
+}
+
 TEST_F(Kernels, CompileWhateverTheTensorsAreCalled) {
   const Operator product = parsed(operator_yaml(
       "  a: {dtype: f32, shape: [kWidth, block]}\n  b: {dtype: f32, shape: [block, 8]}\n",
