@@ -13,7 +13,7 @@ function(must_run name expected)
   message(STATUS "${name}: as expected")
 endfunction()
 
-file(REMOVE_RECURSE ${WORK}/first ${WORK}/moved ${WORK}/consumer)
+file(REMOVE_RECURSE ${WORK}/first ${WORK}/moved ${WORK}/consumer ${WORK}/c_consumer)
 must_run("install" "" ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 file(RENAME ${WORK}/first ${WORK}/moved)
 set(tree ${WORK}/moved)
@@ -27,3 +27,8 @@ must_run("configure" "Build files have been written"
 must_run("build" "" ${CMAKE_COMMAND} --build ${WORK}/consumer)
 must_run("the C program" "tilewright 1" ${WORK}/consumer/c_program)
 must_run("the C++ program" "not_there" ${WORK}/consumer/cpp_program)
+must_run("configure without C++" "Build files have been written"
+         ${CMAKE_COMMAND} -S ${CONSUMER}/../c_consumer -B ${WORK}/c_consumer -G Ninja
+         -D CMAKE_PREFIX_PATH=${tree})
+must_run("build without C++" "" ${CMAKE_COMMAND} --build ${WORK}/c_consumer)
+must_run("the C program without C++" "tilewright 1" ${WORK}/c_consumer/c_program)
