@@ -245,7 +245,7 @@ const Mutant kMutants[] = {
     {"bias_missing", "ragged product", "generated", "v0 + in2", "v0"},
     {"bias_of_other_columns", "ragged product", "generated", "read<4>(in2_, at)",
      "read<4>(in2_ + 1, at)"},
-    {"batch_of_a_ignored", "transposed batches", "generated", "a{x + batch * ", "a{x + 0 * "},
+    {"batch_of_a_ignored", "transposed batches", "generated", "a{in0 + batch * ", "a{in0 + 0 * "},
     {"bias_of_the_first_batch", "transposed batches", "generated", "in2_ + batch * ",
      "in2_ + 0 * "},
     {"factor_of_the_first_row", "transposed batches", "generated", "in3_[row_index]",
