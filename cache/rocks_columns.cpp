@@ -97,8 +97,8 @@ Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::
                 fmt::format("cache {}: cannot be made: {}", folder.string(), error.message()));
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(
-      OwnerLock lock,
-      OwnerLock::take(folder / "owner", fmt::format("cache {}", folder.string()), wait));
+      jit::OwnerLock lock,
+      jit::OwnerLock::take(folder / "owner", fmt::format("cache {}", folder.string()), wait));
   for (int attempt = 1; attempt <= 9; ++attempt) {
     std::string name = fmt::format("v{}", kSchemaVersion);
     if (attempt > 1) name += fmt::format("-{}", attempt);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/owner_lock.h"
 #include "jit/digest.h"
+#include "jit/owner_lock.h"
 
 namespace rocksdb {
 class ColumnFamilyHandle;
@@ -45,7 +45,7 @@ class RocksColumns {
   Result<bool> schema_is_ours();
 
   std::filesystem::path folder_;
-  OwnerLock lock_;
+  jit::OwnerLock lock_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
 };

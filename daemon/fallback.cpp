@@ -7,16 +7,6 @@
 #include "search/record.h"
 
 namespace tilewright::daemon {
-namespace {
-
-templates::Bindings bindings_of(const templates::Operator& group,
-                                const templates::Bindings& bindings) {
-  templates::Bindings own;
-  for (const std::string& dimension : group.dimensions) own[dimension] = bindings.at(dimension);
-  return own;
-}
-
-}  // namespace
 
 Result<std::vector<search::Part>> parts_of(const cache::Entry& nearest,
                                            const search::PartitionSpace& space) {

@@ -143,6 +143,7 @@ Result<Problem> Service::understand(const protocol::Problem& asked) {
   problem.key = cache::Key::of(*known, device);
   for (std::size_t i = 0; i < asked.sizes.size(); ++i)
     problem.bindings[known->dimensions[i]] = asked.sizes[i];
+  TILEWRIGHT_TRY(templates::check_sizes(*known, problem.bindings));
   return problem;
 }
 

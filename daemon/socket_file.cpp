@@ -66,11 +66,11 @@ bool somebody_listens(const sockaddr_un& address) {
   return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-Result<cache::OwnerLock> take_lock(const std::filesystem::path& path, const sockaddr_un& address) {
+Result<jit::OwnerLock> take_lock(const std::filesystem::path& path, const sockaddr_un& address) {
   auto deadline = std::chrono::steady_clock::now() + kEnding;
   for (;;) {
     auto lock =
-        cache::OwnerLock::take(path.string() + ".lock", fmt::format("socket {}", path.string()));
+        jit::OwnerLock::take(path.string() + ".lock", fmt::format("socket {}", path.string()));
     if (lock || lock.error().code != ErrorCode::kBusy || somebody_listens(address)) return lock;
     // Its holder is about to serve, or about to end.
     if (std::chrono::steady_clock::now() > deadline) return lock;

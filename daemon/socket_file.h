@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "cache/owner_lock.h"
+#include "jit/owner_lock.h"
 #include "daemon/config.h"
 #include "daemon/protocol/memory_file.h"
 
@@ -33,7 +33,7 @@ class SocketFile {
   SocketFile() = default;
   std::filesystem::path path_;
   unsigned mode_ = 0600;
-  cache::OwnerLock lock_;
+  jit::OwnerLock lock_;
   protocol::FileDescriptor socket_;
 };
 

@@ -11,34 +11,6 @@ namespace {
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 constexpr std::int64_t kMostBlocks[3] = {0x7fffffff, 65535, 65535};
 
-std::int64_t power_of_two_in(std::int64_t value) {
-  return value == 0 ? kMostAlignment : std::min(kMostAlignment, value & -value);
-}
-
-/// Largest power of two, at most 256, that divides address and strides in bytes, but for the last
-/// axis and for axes along which nothing is ever stepped.
-std::int64_t alignment(std::uint64_t address, DType dtype, std::span<const std::int64_t> shape,
-                       std::span<const std::int64_t> strides) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return kMostAlignment;
-  std::int64_t align = power_of_two_in(std::int64_t(address));
-  for (std::size_t axis = 0; axis + 1 < shape.size(); ++axis) {
-    if (shape[axis] <= 1) continue;
-    const std::int64_t bits = strides[axis] * bits_of(dtype);
-    align = std::min(align, bits % 8 != 0 ? 1 : power_of_two_in(bits / 8));
-  }
-  return align;
-}
-
-std::vector<std::int64_t> dense_strides(std::span<const std::int64_t> shape) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    strides[axis] = stride;
-    stride *= shape[axis];
-  }
-  return strides;
-}
-
 tl::unexpected<Error> wrong(std::string message) {
   return fail(ErrorCode::kInvalidArgument, std::move(message));
 }
@@ -92,10 +64,8 @@ Result<void> LoadedPlan::State::infer(std::span<const TensorArgument> given, Val
     if (!given[i].strides.empty() && given[i].strides.size() != tensor.shape.size())
       return wrong(fmt::format("{} has {} strides, expected {} or none", tensor.name,
                                given[i].strides.size(), tensor.shape.size()));
+    TILEWRIGHT_TRY(check_extents(tensor.name, given[i].shape));
     for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
-      if (given[i].shape[axis] < 0)
-        return wrong(fmt::format("{} axis {} is {}, expected 0 or more", tensor.name, axis,
-                                 given[i].shape[axis]));
       TILEWRIGHT_TRY(take(tensors[arguments[i]].shape[axis], given[i].shape[axis],
                           fmt::format("{} axis {}", tensor.name, axis)));
     }
@@ -139,7 +109,7 @@ Result<void> LoadedPlan::State::check_argument(std::size_t index, const TensorAr
   }
   const auto dense = dense_strides(argument.shape);
   const auto& strides = argument.strides.empty() ? dense : argument.strides;
-  // Before strides are compared, since an expected one may be `x.stride0`, whatever that is.
+  // What a plan says of strides holds of the dimensions; its other rules may use the strides.
   for (std::size_t axis = 0; axis < rank; ++axis)
     values[std::size_t(rules.stride_slots[axis])] = strides[axis];
   for (std::size_t axis = 0; axis < rank && !empty; ++axis) {
@@ -168,6 +138,7 @@ Result<std::int64_t> LoadedPlan::State::place_intermediate(std::size_t index,
     TILEWRIGHT_ASSIGN_OR_RETURN(const auto extent, evaluate(rule, values));
     shape.push_back(extent);
   }
+  TILEWRIGHT_TRY(check_extents(plan.tensors[index].name, shape));
   std::vector<std::int64_t> strides = dense_strides(shape);
   for (std::size_t axis = 0; axis < rules.strides.size(); ++axis) {
     TILEWRIGHT_ASSIGN_OR_RETURN(strides[axis], evaluate(rules.strides[axis], values));
@@ -175,6 +146,10 @@ Result<std::int64_t> LoadedPlan::State::place_intermediate(std::size_t index,
   for (std::size_t axis = 0; axis < shape.size(); ++axis)
     values[std::size_t(rules.stride_slots[axis])] = strides[axis];
   TILEWRIGHT_ASSIGN_OR_RETURN(const auto offset, evaluate(*rules.offset, values));
+  if (offset < 0)
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} lies at {} = {} of the workspace, expected 0 or more",
+                            plan.tensors[index].name, rules.offset->expression.text(), offset));
   values[std::size_t(rules.align_slot)] =
       alignment(std::uint64_t(offset), plan.tensors[index].dtype, shape, strides);
   return offset;
@@ -214,6 +189,10 @@ Result<PreparedLaunch> LoadedPlan::prepare(std::span<const TensorArgument> argum
   state->loaded = state_;
   state->driver = loaded.driver.get();
   TILEWRIGHT_ASSIGN_OR_RETURN(const auto workspace, loaded.evaluate(loaded.workspace, values));
+  if (workspace < 0)
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("the workspace has {} = {} bytes, expected 0 or more",
+                            loaded.plan.workspace_bytes, workspace));
   state->workspace_bytes = std::size_t(workspace);
   for (std::size_t i = 0; i < loaded.launches.size(); ++i) {
     const LaunchRules& rules = loaded.launches[i];

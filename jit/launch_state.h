@@ -6,13 +6,12 @@
 #include <optional>
 
 #include "jit/launch.h"
+#include "jit/tensor_rules.h"
 
 namespace tilewright::jit {
 
 /// Of every launch: the values of its arguments are copied to the stack.
 inline constexpr std::size_t kMostArguments = 64;
-/// The largest alignment that is counted, and that of a workspace.
-inline constexpr std::int64_t kMostAlignment = 256;
 
 /// A rule with its variables resolved to slots of a table of values.
 struct Rule {

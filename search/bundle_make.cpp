@@ -56,13 +56,6 @@ std::set<Digest> leading_groups(const PartitionSpace& space, const CostModel& mo
   return digests;
 }
 
-templates::Bindings bindings_of(const templates::Operator& group,
-                                const templates::Bindings& whole) {
-  templates::Bindings bindings;
-  for (const std::string& dimension : group.dimensions) bindings[dimension] = whole.at(dimension);
-  return bindings;
-}
-
 std::string shape_text(const templates::Bindings& bindings) {
   std::string text;
   for (const auto& [name, value] : bindings)
@@ -168,6 +161,9 @@ Result<BundleCandidates> make_candidates(const BundleRequest& request,
                                          const jit::DeviceInfo& device,
                                          jit::CompilePool& compiler) {
   const TuneRequest& tune = request.tune;
+  TILEWRIGHT_TRY(templates::check_sizes(*tune.op, tune.bindings));
+  for (const templates::Bindings& bindings : request.more_shapes)
+    TILEWRIGHT_TRY(templates::check_sizes(*tune.op, bindings));
   const std::span<const templates::Family* const> families =
       tune.families.empty() ? templates::families()
                             : std::span<const templates::Family* const>(tune.families);

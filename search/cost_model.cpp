@@ -7,17 +7,18 @@ namespace {
 
 using templates::Op;
 
-Result<double> elements_of(const templates::Shape& shape, const templates::Bindings& bindings) {
+Result<std::int64_t> elements_of(const templates::Shape& shape,
+                                 const templates::Bindings& bindings) {
   TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes,
                               templates::extents(shape, bindings));
-  double elements = 1;
-  for (const std::int64_t size : sizes) elements *= static_cast<double>(size);
+  std::int64_t elements = 1;  // extents() sees to it that there are not too many
+  for (const std::int64_t size : sizes) elements *= size;
   return elements;
 }
 
 Result<std::int64_t> bytes_of(const templates::Shape& shape, DType dtype,
                               const templates::Bindings& bindings) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(const double elements, elements_of(shape, bindings));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const std::int64_t elements, elements_of(shape, bindings));
   return static_cast<std::int64_t>(bytes_for(dtype, static_cast<std::size_t>(elements)));
 }
 
@@ -65,19 +66,19 @@ Result<Work> work_of(const templates::Operator& op, const templates::Bindings& b
   }
   for (const templates::Statement& statement : op.statements) {
     const templates::Shape& result = op.value(statement.result).shape;
-    TILEWRIGHT_ASSIGN_OR_RETURN(double elements, elements_of(result, bindings));
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::int64_t elements, elements_of(result, bindings));
     if (statement.op == Op::kMatmul) {
       const templates::Shape& a = op.value(statement.operands[0]).shape;
       const templates::Dim& depth = a[a.size() - (statement.attributes.transpose_a ? 2 : 1)];
-      TILEWRIGHT_ASSIGN_OR_RETURN(const double k, elements_of({depth}, bindings));
-      work.matmul_flops += 2 * elements * k;
+      TILEWRIGHT_ASSIGN_OR_RETURN(const std::int64_t k, elements_of({depth}, bindings));
+      work.matmul_flops += 2. * static_cast<double>(elements) * static_cast<double>(k);
       continue;
     }
     if (templates::is_row_reduction(statement.op)) {
       TILEWRIGHT_ASSIGN_OR_RETURN(elements,
                                   elements_of(op.value(statement.operands[0]).shape, bindings));
     }
-    work.other_flops += weight_of(statement.op) * elements;
+    work.other_flops += weight_of(statement.op) * static_cast<double>(elements);
   }
   return work;
 }

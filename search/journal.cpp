@@ -4,55 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "search/measure/evidence_json.h"
+
 namespace tilewright::search {
 namespace {
 
 using nlohmann::json;
 
-json json_of(const Sample& sample) {
-  return {{"time_us", sample.time_us},   {"spread_us", sample.spread_us},
-          {"count", sample.count},       {"times_us", sample.times_us},
-          {"cut_off", sample.cut_off},   {"modelled", sample.modelled},
-          {"cold_l2", sample.cold_l2},   {"graph", sample.graph},
-          {"bound_by", sample.bound_by}, {"bound_fraction", sample.bound_fraction}};
-}
-
-Sample sample_of(const json& from) {
-  Sample sample;
-  sample.time_us = from.at("time_us");
-  sample.spread_us = from.at("spread_us");
-  sample.count = from.at("count");
-  sample.times_us = from.at("times_us").get<std::vector<double>>();
-  sample.cut_off = from.at("cut_off");
-  sample.modelled = from.at("modelled");
-  sample.cold_l2 = from.at("cold_l2");
-  sample.graph = from.at("graph");
-  sample.bound_by = from.at("bound_by");
-  sample.bound_fraction = from.at("bound_fraction");
-  return sample;
-}
-
-json json_of(const Verification& verification) {
-  return {{"verified", verification.verified},
-          {"elements", verification.elements},
-          {"total_elements", verification.total_elements},
-          {"error", verification.error},
-          {"tolerance", verification.tolerance},
-          {"worst_ratio", verification.worst_ratio},
-          {"sampled", verification.sampled}};
-}
-
-Verification verification_of(const json& from) {
-  Verification verification;
-  verification.verified = from.at("verified");
-  verification.elements = from.at("elements");
-  verification.total_elements = from.at("total_elements");
-  verification.error = from.at("error");
-  verification.tolerance = from.at("tolerance");
-  verification.worst_ratio = from.at("worst_ratio");
-  verification.sampled = from.at("sampled");
-  return verification;
-}
+constexpr int kVersion = 2;
 
 json json_of(const jit::KernelResources& resources) {
   return {{"kernel", resources.kernel},
@@ -81,7 +40,7 @@ jit::KernelResources resources_of(const json& from) {
 std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
                      const std::string& family, const templates::Config& config) {
   Hasher hasher;
-  hasher.add("trial 1").add(group.hex()).add(family).add(templates::to_string(config));
+  hasher.add("trial 2").add(group.hex()).add(family).add(templates::to_string(config));
   hasher.add(request.generator.hex()).add(request.nvrtc_version).add(device.key().hex());
   // On the virtual GPU the seed chooses the blocks that the time is extrapolated from.
   hasher.add(device.virtual_gpu ? request.seed : 0);
@@ -100,7 +59,7 @@ std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, 
 }
 
 std::string trial_body(const CandidateReport& candidate) {
-  json body{{"version", 1},
+  json body{{"version", kVersion},
             {"group", candidate.group.hex()},
             {"family", candidate.family},
             {"config", candidate.config},
@@ -117,8 +76,8 @@ std::string trial_body(const CandidateReport& candidate) {
                        {"message", candidate.failure->message},
                        {"detail", candidate.failure->detail}};
   } else {
-    body["sample"] = json_of(candidate.sample);
-    body["verification"] = json_of(candidate.verification);
+    body["sample"] = to_json(candidate.sample);
+    body["verification"] = to_json(candidate.verification);
   }
   // A compiler's log or a name may hold bytes that are no UTF-8.
   return body.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -129,9 +88,10 @@ Result<CandidateReport> parse_trial_body(const std::string& text) {
   if (!body.is_object())
     return fail(ErrorCode::kCorrupt, "the body of a trial is not a JSON object");
   try {
-    if (body.at("version") != 1)
-      return fail(ErrorCode::kCorrupt, fmt::format("the body of a trial has version {}, expected 1",
-                                                   body.at("version").dump()));
+    if (body.at("version") != kVersion)
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("the body of a trial has version {}, expected {}",
+                              body.at("version").dump(), kVersion));
     CandidateReport candidate;
     TILEWRIGHT_ASSIGN_OR_RETURN(candidate.group,
                                 Digest::parse(body.at("group").get<std::string>()));
@@ -154,8 +114,8 @@ Result<CandidateReport> parse_trial_body(const std::string& text) {
       candidate.failure =
           Error{static_cast<ErrorCode>(code), failure->at("message"), failure->at("detail")};
     } else {
-      candidate.sample = sample_of(body.at("sample"));
-      candidate.verification = verification_of(body.at("verification"));
+      candidate.sample = sample_from(body.at("sample"));
+      candidate.verification = verification_from(body.at("verification"));
     }
     return candidate;
   } catch (const json::exception& error) {

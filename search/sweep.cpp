@@ -1,18 +1,14 @@
 #include "search/sweep.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "search/measure/journal.h"
 #include "search/report.h"
 
 namespace tilewright::search {
@@ -76,32 +72,24 @@ SweepItem item_of(const json& line) {
   return item;
 }
 
-/// The file of what is done: one line per problem, appended and synced.
+/// The file of what is done: a journal with one line per problem.
 class Manifest {
  public:
   static Result<Manifest> open(const std::filesystem::path& path) {
     Manifest manifest;
     if (path.empty()) return manifest;
-    TILEWRIGHT_TRY(manifest.read(path));
-    manifest.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (manifest.fd_ < 0) return io_error("open", path);
-    // What a crash left of a line goes, so that the next one begins on its own.
-    if (::ftruncate(manifest.fd_, manifest.whole_) != 0) return io_error("truncate", path);
-    if (::lseek(manifest.fd_, 0, SEEK_END) < 0) return io_error("seek in", path);
-    manifest.path_ = path;
+    TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<json> lines, read_journal(path));
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      try {
+        SweepItem item = item_of(lines[i]);
+        if (item.state == SweepItem::State::kTuned) manifest.tuned_[item.digest] = std::move(item);
+      } catch (const json::exception&) {
+        return fail(ErrorCode::kCorrupt, fmt::format("{}:{}: this is no line of a sweep's manifest",
+                                                     path.string(), i + 1));
+      }
+    }
+    TILEWRIGHT_ASSIGN_OR_RETURN(manifest.journal_, Journal::open(path));
     return manifest;
-  }
-  Manifest() = default;
-  Manifest(Manifest&& other) noexcept { *this = std::move(other); }
-  Manifest& operator=(Manifest&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    std::swap(whole_, other.whole_);
-    std::swap(path_, other.path_);
-    std::swap(tuned_, other.tuned_);
-    return *this;
-  }
-  ~Manifest() {
-    if (fd_ >= 0) ::close(fd_);
   }
 
   const SweepItem* tuned(const Digest& problem) const {
@@ -111,47 +99,11 @@ class Manifest {
 
   Result<void> add(const SweepItem& item) {
     if (item.state == SweepItem::State::kTuned) tuned_[item.digest] = item;
-    if (fd_ < 0) return {};
-    const std::string line =
-        json_of(item).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-    std::size_t written = 0;
-    while (written < line.size()) {
-      const ssize_t n = ::write(fd_, line.data() + written, line.size() - written);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return io_error("write to", path_);
-      written += static_cast<std::size_t>(n);
-    }
-    if (::fdatasync(fd_) != 0) return io_error("sync", path_);
-    return {};
+    return journal_ ? journal_->append(json_of(item)) : Result<void>();
   }
 
  private:
-  static tl::unexpected<Error> io_error(std::string_view what, const std::filesystem::path& path) {
-    return fail(ErrorCode::kIo, fmt::format("cannot {} the manifest {}: {}", what, path.string(),
-                                            std::strerror(errno)));
-  }
-
-  Result<void> read(const std::filesystem::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::string line;
-    for (int number = 1; std::getline(in, line); ++number) {
-      if (in.eof()) break;  // no end of line: torn
-      const json parsed = json::parse(line, nullptr, false);
-      try {
-        SweepItem item = item_of(parsed);
-        if (item.state == SweepItem::State::kTuned) tuned_[item.digest] = std::move(item);
-      } catch (const json::exception&) {
-        return fail(ErrorCode::kCorrupt, fmt::format("{}:{}: this is no line of a sweep's manifest",
-                                                     path.string(), number));
-      }
-      whole_ += static_cast<off_t>(line.size()) + 1;
-    }
-    return {};
-  }
-
-  int fd_ = -1;
-  off_t whole_ = 0;  ///< bytes of whole lines
-  std::filesystem::path path_;
+  std::optional<Journal> journal_;
   std::map<Digest, SweepItem> tuned_;
 };
 

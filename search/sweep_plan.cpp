@@ -133,8 +133,11 @@ tl::unexpected<Error> cannot_divide(const std::string& file, int line, std::stri
 Result<std::int64_t> divide_heads(const std::string& file, const ModelOperator& entry,
                                   const std::string& name, std::int64_t size, const Heads& heads,
                                   int tp) {
-  const std::int64_t all = (heads.query + 2 * heads.key_value) * heads.size;
-  if (heads.query < 1 || heads.key_value < 1 || size != all)
+  constexpr std::int64_t kMost = 1 << 20;  // of each, so that their product is a number
+  const auto plausible = [](std::int64_t number) { return number >= 1 && number <= kMost; };
+  const bool known = plausible(heads.query) && plausible(heads.key_value) && plausible(heads.size);
+  const std::int64_t all = known ? (heads.query + 2 * heads.key_value) * heads.size : 0;
+  if (!known || size != all)
     return refuse(file, entry.line,
                   fmt::format("{} of {} is {}, expected (num_attention_heads + 2 "
                               "num_key_value_heads) head_dim, which is {}",

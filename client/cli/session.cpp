@@ -79,6 +79,8 @@ Result<Problem> Session::problem(const std::filesystem::path& file, const std::s
     arguments->overrides.insert(found->second.begin(), found->second.end());  // --shape wins
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(auto op, templates::load_operator(file, arguments->overrides));
+  if (auto fits = templates::check_sizes(op, arguments->bindings); !fits)
+    return fail(usage(with_context(std::move(fits.error()), "--shape")));
   Problem problem{std::make_shared<templates::Operator>(std::move(op)), arguments->bindings, {}};
   problem.title = problem.op->name;
   for (const auto& [name, value] : problem.bindings)

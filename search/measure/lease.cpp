@@ -1,14 +1,11 @@
 #include "search/measure/lease.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace tilewright::search {
 namespace {
@@ -40,46 +37,14 @@ Result<void> make_private_folder(const std::filesystem::path& folder) {
   return {};
 }
 
-std::string holder(int file) {
-  char text[32] = {};
-  const ssize_t length = ::pread(file, text, sizeof text - 1, 0);
-  return length > 0 ? std::string(text, std::strcspn(text, "\n")) : "unknown";
-}
-
 }  // namespace
 
 Result<Lease> Lease::take(const std::filesystem::path& folder, const std::string& device) {
   TILEWRIGHT_TRY(make_private_folder(folder));
-  const std::filesystem::path path = folder / file_name(device);
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0)
-    return fail(ErrorCode::kIo,
-                fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
-  Lease lease(file);
-  if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK)
-      return fail(ErrorCode::kBusy, fmt::format("device {} is leased by process {} ({})", device,
-                                                holder(file), path.string()));
-    return fail(ErrorCode::kIo,
-                fmt::format("cannot lock {}: {}", path.string(), std::strerror(errno)));
-  }
-  const std::string pid = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(file, 0) != 0 ||
-      ::pwrite(file, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
-    return fail(ErrorCode::kIo,
-                fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
-  return lease;
-}
-
-Lease::Lease(Lease&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-
-Lease& Lease::operator=(Lease&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
-}
-
-Lease::~Lease() {
-  if (file_ >= 0) ::close(file_);
+  TILEWRIGHT_ASSIGN_OR_RETURN(
+      jit::OwnerLock lock,
+      jit::OwnerLock::take(folder / file_name(device), fmt::format("device {}", device)));
+  return Lease(std::move(lock));
 }
 
 }  // namespace tilewright::search

@@ -170,7 +170,7 @@ class ProcessMeasurer final : public Measurer {
   std::optional<WorkerProcess> worker_;  // none: started again when it is needed
 };
 
-// What a lease is named after: as the driver counts devices, under the mask that it counts them by.
+// What a lease is named after: the device's number, as the driver counts those that it shows us.
 std::string lease_name(const MeasureProcessOptions& options) {
   return std::to_string(options.ordinal);
 }

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/plan_json.h"
-#include "search/measure/statistics.h"
+#include "search/measure/evidence_json.h"
 #include "templates/operator/parse.h"
 
 namespace tilewright::search {
@@ -49,51 +49,6 @@ MeasureSettings measure_from(const json& object) {
           .sample_blocks = object.value("sample_blocks", defaults.sample_blocks)};
 }
 
-json to_json(const Verification& verification) {
-  return {{"verified", verification.verified},
-          {"elements", verification.elements},
-          {"total_elements", verification.total_elements},
-          {"error", verification.error},
-          {"tolerance", verification.tolerance},
-          {"worst_ratio", verification.worst_ratio},
-          {"sampled", verification.sampled}};
-}
-
-Verification verification_from(const json& object) {
-  return {.verified = object.value("verified", false),
-          .elements = object.value("elements", std::int64_t{0}),
-          .total_elements = object.value("total_elements", std::int64_t{0}),
-          .error = object.value("error", 0.0),
-          .tolerance = object.value("tolerance", 0.0),
-          .worst_ratio = object.value("worst_ratio", 0.0),
-          .sampled = object.value("sampled", false)};
-}
-
-json to_json(const Sample& sample) {
-  return {{"time_us", sample.time_us},
-          {"spread_us", sample.spread_us},
-          {"times_us", sample.times_us},
-          {"cut_off", sample.cut_off},
-          {"time_kind", sample.modelled ? "modelled" : "measured"},
-          {"cold_l2", sample.cold_l2},
-          {"graph", sample.graph},
-          {"bound_by", sample.bound_by},
-          {"bound_fraction", sample.bound_fraction}};
-}
-
-Sample sample_from(const json& object) {
-  Sample sample;
-  sample.times_us = object.value("times_us", std::vector<double>());
-  sample.cut_off = object.value("cut_off", false);
-  sample.modelled = object.value("time_kind", "measured") == "modelled";
-  sample.cold_l2 = object.value("cold_l2", true);
-  sample.graph = object.value("graph", false);
-  sample.bound_by = object.value("bound_by", "");
-  sample.bound_fraction = object.value("bound_fraction", 0.0);
-  summarise(sample);
-  return sample;
-}
-
 Result<ParsedTrial> parse_trial(const json& object) {
   ParsedTrial out;
   Trial& trial = out.trial;
@@ -123,8 +78,8 @@ TrialResult parse_result(const json& object) {
   if (const auto failure = object.find("failure"); failure != object.end())
     result.failure = Error{static_cast<ErrorCode>(failure->value("code", 0)),
                            failure->value("message", ""), failure->value("detail", "")};
-  result.verification = verification_from(object.value("verification", json::object()));
-  result.sample = sample_from(object.value("sample", json::object()));
+  result.verification = verification_from(object.at("verification"));
+  result.sample = sample_from(object.at("sample"));
   result.seconds = object.value("seconds", 0.0);
   return result;
 }

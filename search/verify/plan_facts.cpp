@@ -3,26 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
+#include "jit/tensor_rules.h"
+
 namespace tilewright::search {
-namespace {
-
-/// jit/plan.h, "alignment of a tensor".
-std::int64_t alignment(const jit::TensorArgument& tensor, DType dtype) {
-  constexpr std::int64_t kMost = 256;
-  if (std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0) return kMost;
-  auto align = static_cast<std::int64_t>(tensor.address & -tensor.address);
-  align = align == 0 ? kMost : std::min(align, kMost);
-  for (std::size_t axis = 0; axis + 1 < tensor.shape.size(); ++axis) {
-    if (tensor.shape[axis] <= 1) continue;
-    std::int64_t bytes = tensor.strides[axis] * bits_of(dtype) / 8;
-    if (bytes != 0) align = std::min(align, bytes & -bytes);
-  }
-  return align;
-}
-
-}  // namespace
 
 Rect clipped(const Rect& rect, std::int64_t rows, std::int64_t columns) {
   Rect result;
@@ -79,6 +65,10 @@ Result<Rect> TileRule::tile(std::uint64_t block, const std::array<std::uint64_t,
           static_cast<std::int64_t>(place[axis]);
     }
     TILEWRIGHT_ASSIGN_OR_RETURN(numbers[i], part.expression.evaluate(part.values));
+    if (std::abs(numbers[i] / 4) > jit::kMaxElements)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the tile's {} is {}, expected at most 2^50", part.expression.text(),
+                              numbers[i]));
   }
   return Rect{numbers[0], numbers[1], numbers[2], numbers[3]};
 }
@@ -90,7 +80,8 @@ Result<std::vector<LaunchFacts>> plan_facts(
   for (const auto& [name, tensor] : tensors) {
     const jit::PlanTensor* known = plan.find(name);
     if (!known) continue;
-    variables[name + ".align"] = alignment(tensor, known->dtype);
+    variables[name + ".align"] =
+        jit::alignment(tensor.address, known->dtype, tensor.shape, tensor.strides);
     for (std::size_t axis = 0; axis < tensor.strides.size(); ++axis) {
       variables[fmt::format("{}.stride{}", name, axis)] = tensor.strides[axis];
     }

@@ -6,7 +6,14 @@
 #include <cstring>
 #include <numeric>
 
+#include "jit/tensor_rules.h"
+
 namespace tilewright::search {
+namespace {
+
+using Wide = __int128;
+
+}  // namespace
 
 std::size_t TensorLayout::row_offset(std::int64_t row) const {
   std::int64_t offset = 0;
@@ -32,13 +39,9 @@ Result<TensorLayout> TensorLayout::of(const templates::Value& value, DType dtype
   auto shape = extents(value.shape, bindings);
   if (!shape) return located(std::move(shape.error()));
   layout.shape = std::move(*shape);
-  std::vector<std::int64_t> dense(layout.shape.size(), 1);
-  for (std::size_t axis = dense.size() - 1; axis-- > 0;) {
-    dense[axis] = dense[axis + 1] * layout.shape[axis + 1];
-  }
-  layout.strides = dense;
+  layout.strides = jit::dense_strides(layout.shape);
   if (!strides.empty()) {
-    auto given = extents(strides, bindings);
+    auto given = sizes(strides, bindings);
     if (!given) return located(std::move(given.error()));
     layout.strides = std::move(*given);
   }
@@ -48,14 +51,23 @@ Result<TensorLayout> TensorLayout::of(const templates::Value& value, DType dtype
   layout.element_bytes = static_cast<std::size_t>(bits_of(dtype)) / 8;
   std::int64_t span = layout.rows * layout.columns > 0 ? 1 : 0;
   for (std::size_t axis = 0; axis < layout.shape.size() && span > 0; ++axis) {
-    std::int64_t inner =
-        axis + 1 < layout.shape.size() ? layout.shape[axis + 1] * layout.strides[axis + 1] : 1;
+    // Extents and strides are at most 2^48 each, their products have 128 bits.
+    const Wide inner = axis + 1 < layout.shape.size()
+                           ? Wide{layout.shape[axis + 1]} * layout.strides[axis + 1]
+                           : 1;
     if (layout.shape[axis] > 1 && layout.strides[axis] < inner) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("'{}' has stride {} on axis {}, expected at least {}", value.name,
                               layout.strides[axis], axis, inner));
     }
-    span += (layout.shape[axis] - 1) * layout.strides[axis];
+    const Wide last = span + Wide{layout.shape[axis] - 1} * layout.strides[axis];
+    if (last > jit::kMaxElements) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("'{}' has stride {} on axis {}, with which it spans {} elements, "
+                              "expected at most 2^48",
+                              value.name, layout.strides[axis], axis, last));
+    }
+    span = static_cast<std::int64_t>(last);
   }
   if (displacement < 0 || displacement % static_cast<std::int64_t>(layout.element_bytes) != 0) {
     return fail(ErrorCode::kInvalidArgument,

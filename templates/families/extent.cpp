@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "jit/tensor_rules.h"
+
 namespace tilewright::templates {
 
 Extent::Extent(const Dim& dim) : number_(dim.value.value_or(1)) {
@@ -46,7 +48,9 @@ std::optional<std::int64_t> Extent::value(const Bindings& bindings) const {
   for (const std::string& symbol : symbols_) {
     auto bound = bindings.find(symbol);
     if (bound == bindings.end()) return std::nullopt;
-    result *= bound->second;
+    const std::optional<std::int64_t> product = jit::multiply(result, bound->second);
+    if (!product) return std::nullopt;
+    result = *product;
   }
   return result;
 }

@@ -31,7 +31,7 @@ class Extent {
   std::string text() const;
   /// With names of the symbols, in device code; in the order of those.
   std::string text(const std::function<std::string(const std::string&)>& name) const;
-  /// The value under bindings; nullopt if one is missing.
+  /// The value under bindings; nullopt if one is missing, or if the value has no 64 bits.
   std::optional<std::int64_t> value(const Bindings& bindings) const;
 
  private:

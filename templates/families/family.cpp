@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "jit/tensor_rules.h"
 #include "templates/families/families.h"
 #include "templates/families/space.h"
 
@@ -15,19 +16,17 @@ extern const char* const kGeneratorSources;
 
 namespace {
 
+/// As `NAME.align` of an allocation, at most 16. Of dimensions without a value nothing is assumed.
 int allocation_alignment(const Value& value, DType dtype, const std::vector<Dim>& own,
                          const Bindings& bindings) {
-  constexpr std::int64_t kAlign = 16;
-  std::int64_t align = kAlign;
-  const std::vector<Extent> strides = strides_of(value.shape, own);
-  for (std::size_t axis = 0; axis + 1 < strides.size(); ++axis) {
-    const std::optional<std::int64_t> extent = Extent(value.shape[axis]).value(bindings);
-    if (extent && *extent <= 1) continue;  // as x.align is defined
-    const std::optional<std::int64_t> stride = strides[axis].value(bindings);
-    const std::int64_t elements = stride.value_or(1);
-    align = std::min(align, Extent(elements * (bits_of(dtype) / 8)).power_of_two_divisor(kAlign));
+  constexpr std::uint64_t kAlign = 16;
+  std::vector<std::int64_t> shape, strides;
+  for (const Dim& extent : value.shape) shape.push_back(Extent(extent).value(bindings).value_or(2));
+  for (const Extent& stride : strides_of(value.shape, own)) {
+    strides.push_back(stride.value(bindings).value_or(1));
   }
-  return static_cast<int>(align);
+  return static_cast<int>(
+      std::min<std::int64_t>(kAlign, jit::alignment(kAlign, dtype, shape, strides)));
 }
 
 }  // namespace

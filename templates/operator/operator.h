@@ -172,8 +172,19 @@ std::string to_string(const Shape& shape);
 /// A statement as in the YAML, with its operands' names; constants are written in place.
 std::string print(const Operator& op, const Statement& statement);
 
-/// Extents of a shape under bindings. Errors: kInvalidArgument names the missing dimension.
+/// Extents of a shape under bindings. Errors: kInvalidArgument names the missing dimension, or the
+/// one with which a tensor has more than jit::kMaxElements.
 Result<std::vector<std::int64_t>> extents(const Shape& shape, const Bindings& bindings);
+
+/// Strides, or others that are no extents of one tensor: each 0 to jit::kMaxElements.
+Result<std::vector<std::int64_t>> sizes(const std::vector<Dim>& dims, const Bindings& bindings);
+
+/// Of a larger operator's bindings, which have them all, those of the dimensions that `op` has.
+Bindings bindings_of(const Operator& op, const Bindings& whole);
+
+/// That no value of the operator is too large under the bindings, whatever else is asked of it:
+/// arithmetic on its sizes then stays within 64 bits. Dimensions without a value are passed over.
+Result<void> check_sizes(const Operator& op, const Bindings& bindings);
 
 /// As in the YAML, with names; parses back to an equal operator.
 std::string print(const Operator& op);

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "jit/tensor_rules.h"
 #include "templates/operator/infer.h"
 #include "templates/operator/names.h"
 #include "templates/operator/parse.h"
@@ -11,7 +12,6 @@
 namespace tilewright::templates {
 namespace {
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 constexpr std::size_t kMaxRank = 8;
 
 class Verifier {
@@ -105,7 +105,7 @@ class Verifier {
                                        to_string(shape)));
       }
       if (*dim.value == 0) continue;  // an empty tensor is small, but its other axes count
-      if (*dim.value > kMaxElements / elements) {
+      if (*dim.value > jit::kMaxElements / elements) {
         return invalid(at, fmt::format("'{}' has shape {}, expected at most 2^48 elements", name,
                                        to_string(shape)));
       }
@@ -138,18 +138,23 @@ class Verifier {
         TILEWRIGHT_TRY(check_symbol(name, strides[i], at));
         continue;
       }
-      if (*strides[i].value < 0 || *strides[i].value > kMaxElements) {
+      if (*strides[i].value < 0 || *strides[i].value > jit::kMaxElements) {
         return invalid(
             at, fmt::format("'{}' has stride {}, expected 0 to 2^48", name, strides[i].text()));
       }
       // Rows of an output must not overlap: two threads would write one element.
       if (!written || i + 1 == strides.size() || shape[i].value == 1) continue;
       if (!strides[i + 1].value || !shape[i + 1].value) continue;
-      std::int64_t needed = *strides[i + 1].value * std::max<std::int64_t>(*shape[i + 1].value, 1);
-      if (*strides[i].value < needed) {
-        return invalid(at, fmt::format("'{}' has stride {} on axis {}, expected at least {}: rows "
-                                       "of an output must not overlap",
-                                       name, strides[i].text(), i, needed));
+      const std::int64_t columns = std::max<std::int64_t>(*shape[i + 1].value, 1);
+      const std::optional<std::int64_t> needed = jit::multiply(*strides[i + 1].value, columns);
+      if (!needed || *strides[i].value < *needed) {
+        return invalid(
+            at,
+            fmt::format("'{}' has stride {} on axis {}, expected at least {}: rows of an output "
+                        "must not overlap",
+                        name, strides[i].text(), i,
+                        needed ? std::to_string(*needed)
+                               : fmt::format("{} * {}", strides[i + 1].text(), columns)));
       }
     }
     return {};

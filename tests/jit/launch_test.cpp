@@ -216,6 +216,33 @@ TEST_F(Plans, GridsAndArgumentsBeyondTheLimitsAreRefused) {
       "argument 1 of kernel increment is M * 1073741824 = 2147483648, expected 32 bits");
 }
 
+TEST_F(Plans, SizesThatNoMemoryHoldsAreRefusedBeforeAnythingIsComputedWithThem) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  const auto message_of = [&](Plan plan, std::int64_t rows) {
+    auto prepared =
+        load(std::move(plan))
+            .prepare(std::vector<TensorArgument>{{256, {rows, 64}, {}}, {256, {rows, 64}, {}}});
+    return prepared ? std::string("prepared") : prepared.error().message;
+  };
+  EXPECT_EQ(
+      message_of(three_launches(), kLargest),
+      "x axis 0 is 9223372036854775807, expected at most 281474976710656: a tensor has at most "
+      "2^48 elements");
+  EXPECT_EQ(
+      message_of(three_launches(), kLargest / 64),
+      "x axis 0 is 144115188075855871, expected at most 281474976710656: a tensor has at most "
+      "2^48 elements");
+  Plan plan = three_launches();
+  plan.workspace_bytes = "M - 3";
+  EXPECT_EQ(message_of(plan, 1), "the workspace has M - 3 = -2 bytes, expected 0 or more");
+  plan = three_launches();
+  plan.tensors[1].workspace_offset = "-256";
+  EXPECT_EQ(message_of(plan, 1), "t lies at -256 = -256 of the workspace, expected 0 or more");
+  plan = three_launches();
+  plan.workspace_bytes = "(M + 1) * 9223372036854775807";
+  EXPECT_EQ(message_of(plan, 1), "column 9 of '(M + 1) * 9223372036854775807': overflow");
+}
+
 TEST_F(Plans, TheWorkspaceMustBeThereAndAligned) {
   auto prepared =
       get(load(three_launches())

@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <set>
+#include <string>
 
 #include "fakes.h"
 #include "search/record.h"
@@ -31,8 +32,8 @@ outputs:
 class BundleMakeTest : public testing::Test {
  protected:
   BundleMakeTest() {
-    char name[] = "/tmp/tilewright_make_XXXXXX";
-    root_ = ::mkdtemp(name);
+    std::string name = testing::TempDir() + "tilewright_make_XXXXXX";
+    root_ = ::mkdtemp(name.data());
     std::filesystem::create_directory(root_ / "spaces");
     for (const templates::Family* family : fakes::families())
       std::ofstream(root_ / "spaces" / (std::string(family->name()) + ".yaml"))

@@ -16,7 +16,7 @@ CandidateReport candidate() {
   report.resources = {{"gemm", 120, 4096, 8, 16, 24, 256}};
   report.shared_bytes = 32768;
   report.compile_ms = 165.5;
-  report.sample = {12.25, 0.5, 3, {12, 12.25, 13}, true, true, false, true, "dram", 0.875};
+  report.sample = {12.25, 0.25, 3, {12, 12.25, 13}, true, true, false, true, "dram", 0.875};
   report.verification = {true, 4096, 65536, 0.001, 0.01, 0.1, true};
   return report;
 }
@@ -77,7 +77,7 @@ TEST(TrialBody, WhatIsNoneIsCorrupt) {
   const std::string whole = trial_body(candidate());
   for (const std::string& body :
        {std::string(), std::string("[]"), std::string("{}"), whole.substr(0, whole.size() / 2),
-        std::string(R"({"version": 2})"), std::string(R"({"version": "1"})")}) {
+        std::string(R"({"version": 1})"), std::string(R"({"version": "2"})")}) {
     const auto read = parse_trial_body(body);
     ASSERT_FALSE(read) << body;
     EXPECT_EQ(read.error().code, ErrorCode::kCorrupt) << body;

@@ -300,8 +300,12 @@ TEST_F(Sweep, ATornLastLineIsForgottenAndAWrongOneRefused) {
   const auto report = run_sweep(planned(), folder_ / "manifest", hooks());
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code, ErrorCode::kCorrupt);
-  EXPECT_THAT(report.error().message,
-              HasSubstr("manifest:3: this is no line of a sweep's manifest"));
+  EXPECT_THAT(report.error().message, HasSubstr("manifest:3: expected a JSON object"));
+
+  std::filesystem::resize_file(folder_ / "manifest", 0);
+  std::ofstream(folder_ / "manifest", std::ios::app) << "{\"event\": \"started\"}\n";
+  EXPECT_THAT(run_sweep(planned(), folder_ / "manifest", hooks()).error().message,
+              HasSubstr("manifest:1: this is no line of a sweep's manifest"));
 }
 
 TEST_F(Sweep, EveryShippedModelIsAPlan) {

@@ -6,6 +6,7 @@ tilewright_test(operator_test LABELS unit
     ${CMAKE_CURRENT_LIST_DIR}/operator_file_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_group_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_models_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/operator_sizes_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/operator_verify_test.cpp
   LIBRARIES tilewright::operator tilewright::jit_core tilewright::yaml)
 

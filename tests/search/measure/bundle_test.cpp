@@ -9,6 +9,7 @@
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "search/measure/bundle_run.h"
 #include "search/measure/journal.h"
@@ -64,8 +65,8 @@ class FakeMeasurer : public Measurer {
 class BundleTest : public testing::Test {
  protected:
   BundleTest() {
-    char name[] = "/tmp/tilewright_bundle_XXXXXX";
-    root_ = ::mkdtemp(name);
+    std::string name = testing::TempDir() + "tilewright_bundle_XXXXXX";
+    root_ = ::mkdtemp(name.data());
     folder_ = root_ / "bundle";
     journal_ = root_ / "journal.jsonl";
     info_.architecture = {9, 0, true};

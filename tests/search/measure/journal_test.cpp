@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace tilewright::search {
 namespace {
@@ -16,8 +17,8 @@ using testing::IsEmpty;
 class JournalTest : public testing::Test {
  protected:
   JournalTest() {
-    char name[] = "/tmp/tilewright_journal_XXXXXX";
-    folder_ = ::mkdtemp(name);
+    std::string name = testing::TempDir() + "tilewright_journal_XXXXXX";
+    folder_ = ::mkdtemp(name.data());
     path_ = folder_ / "journal.jsonl";
   }
   ~JournalTest() override { std::filesystem::remove_all(folder_); }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 namespace tilewright::search {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 class LeaseTest : public testing::Test {
  protected:
   LeaseTest() {
-    char name[] = "/tmp/tilewright_lease_XXXXXX";
-    folder_ = ::mkdtemp(name);
+    std::string name = testing::TempDir() + "tilewright_lease_XXXXXX";
+    folder_ = ::mkdtemp(name.data());
   }
   ~LeaseTest() override { std::filesystem::remove_all(folder_); }
 
@@ -28,9 +29,7 @@ TEST_F(LeaseTest, OneDeviceHasOneHolderAndTheRefusalNamesItsPid) {
   const auto second = Lease::take(folder_ / "run", "0");
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kBusy);
-  EXPECT_EQ(second.error().message,
-            fmt::format("device 0 is leased by process {} ({}/run/device-0.lock)", ::getpid(),
-                        folder_.string()));
+  EXPECT_EQ(second.error().message, fmt::format("device 0 is in use by process {}", ::getpid()));
   EXPECT_TRUE(Lease::take(folder_ / "run", "1"));
 }
 
@@ -58,7 +57,7 @@ TEST_F(LeaseTest, ALeaseEndsWithItsOwnersDeath) {
   ASSERT_EQ(ok, 'y');
   const auto refused = Lease::take(folder_, "0");
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find(fmt::format("process {} ", child)), std::string::npos)
+  EXPECT_NE(refused.error().message.find(fmt::format("process {}", child)), std::string::npos)
       << refused.error().message;
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

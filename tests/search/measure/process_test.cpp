@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 
 #include "search/measure/bundle_run.h"
@@ -63,8 +64,8 @@ std::string rendered(const TrialResult& result) {
 class ProcessTest : public testing::Test {
  protected:
   ProcessTest() {
-    char name[] = "/tmp/tilewright_process_XXXXXX";
-    folder_ = ::mkdtemp(name);
+    std::string name = testing::TempDir() + "tilewright_process_XXXXXX";
+    folder_ = ::mkdtemp(name.data());
   }
   ~ProcessTest() override { fs::remove_all(folder_); }
 

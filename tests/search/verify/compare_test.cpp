@@ -146,5 +146,25 @@ TEST(TensorLayout, CountsRedzonesStridesAndDisplacement) {
   EXPECT_EQ(overlapping.error().message, "'t' has stride 14 on axis 0, expected at least 15");
 }
 
+TEST(TensorLayout, RefusesStridesWithWhichATensorSpansMoreThanAnyMemory) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  const templates::Value rows{.name = "t", .dtype = DType::kF32, .shape = {{{}, "M"}, {4, {}}}};
+  const auto message = [&](std::int64_t m, std::int64_t stride) {
+    auto layout =
+        TensorLayout::of(rows, DType::kF32, {{{}, "ld"}, {1, {}}}, {{"M", m}, {"ld", stride}}, 0);
+    return layout ? std::string() : layout.error().message;
+  };
+  EXPECT_EQ(message(2, 4), "");
+  EXPECT_EQ(message(1, kMost), "");
+  EXPECT_EQ(message(3, kMost),
+            "'t' has stride 281474976710656 on axis 0, with which it spans 562949953421313 "
+            "elements, expected at most 2^48");
+  EXPECT_EQ(message(1 << 30, kMost),
+            "'t' has stride 281474976710656 on axis 0, with which it spans "
+            "302231454622182316965889 elements, expected at most 2^48");
+  EXPECT_EQ(message(2, std::numeric_limits<std::int64_t>::max()),
+            "'t': dimension ld is 9223372036854775807, expected at most 2^48 = 281474976710656");
+}
+
 }  // namespace
 }  // namespace tilewright::search

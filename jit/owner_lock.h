@@ -1,5 +1,5 @@
-/// One owner per store: a file that its owner holds locked, with the owner's pid in it, so that who
-/// comes second can say who was first. The lock is flock's: it goes with the process, however that
+/// One owner of something, host-wide: a file that its owner holds locked, with the owner's pid in it,
+/// so that who comes second can say who was first. The lock is flock's: it goes with the process, however that
 /// ends, and the file stays.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 #include "jit/result.h"
 
-namespace tilewright::cache {
+namespace tilewright::jit {
 
 class OwnerLock {
  public:
-  /// Makes `file`. Waits so long for a holder to go: one that is ending needs a moment. Errors: kBusy
+  /// Makes `file`; follows no link in its place. Waits so long for a holder to go: one that is ending needs a moment. Errors: kBusy
   /// names `what` and the pid of the holder; kIo, kPermission.
   static Result<OwnerLock> take(const std::filesystem::path& file, std::string_view what,
                                 std::chrono::milliseconds wait = {});
@@ -27,4 +27,4 @@ class OwnerLock {
   bool held_ = false;
 };
 
-}  // namespace tilewright::cache
+}  // namespace tilewright::jit

@@ -1,4 +1,4 @@
-#include "cache/owner_lock.h"
+#include "jit/owner_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace tilewright::cache {
+namespace tilewright::jit {
 namespace {
 
 std::string read_holder(int file) {
@@ -26,7 +26,7 @@ Result<OwnerLock> OwnerLock::take(const std::filesystem::path& file, std::string
                                   std::chrono::milliseconds wait) {
   auto deadline = std::chrono::steady_clock::now() + wait;
   OwnerLock lock;
-  lock.file_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  lock.file_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock.file_ < 0) {
     int error = errno;
     return fail(error == EACCES ? ErrorCode::kPermission : ErrorCode::kIo,
@@ -78,4 +78,4 @@ OwnerLock::~OwnerLock() {
   close(file_);
 }
 
-}  // namespace tilewright::cache
+}  // namespace tilewright::jit
