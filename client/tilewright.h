@@ -148,6 +148,14 @@ typedef struct tw_tensor {
   const int64_t* strides; /* in elements; NULL: dense, row-major */
 } tw_tensor;
 
+/* Which tensors may share memory, at a launch: inputs with each other in any way. An output needs
+ * memory of its own, elements that lie on no others; columns of one matrix, side by side, are memory
+ * of their own. It may lie in an input's memory exactly, with the same address, dtype, shape and strides,
+ * if the plan reads that input no more once the output is written: an input of matmul, one that is
+ * broadcast, and one that a later kernel reads are refused. Everything else is refused, too, by
+ * TW_INVALID_ARGUMENT and before anything is launched. Whether an input is read later depends on the
+ * plan: what is to work with every plan has memory of its own. */
+
 /* For these addresses, shapes and strides, as often as they stay the same. Tensors that are not
  * aligned as the plan likes are served by its narrower twin. Errors name the tensor. */
 TW_API int tw_prepare(const tw_plan* plan, const tw_tensor* tensors, size_t count,

@@ -72,6 +72,11 @@ Result<void> LoadedPlan::State::bind_all(const Context& context, const ImageSour
       ArgumentRules one{argument.kind, 0, {}};
       if (argument.kind == ArgumentKind::kTensor) {
         one.tensor = std::size_t(plan.find(argument.name) - plan.tensors.data());
+        const int number = int(launches.size());
+        TensorRules& tensor = tensors[one.tensor];
+        if (tensor.first_launch < 0) tensor.first_launch = number;
+        tensor.last_launch = number;
+        if (argument.apart) tensor.last_apart = number;
       } else {
         TILEWRIGHT_ASSIGN_OR_RETURN(Rule rule, bind(argument.expression));
         one.rule = std::move(rule);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/launch_state.h"
+#include "jit/tensor_memory.h"
 
 namespace tilewright::jit {
 namespace {
@@ -11,8 +12,25 @@ namespace {
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 constexpr std::int64_t kMostBlocks[3] = {0x7fffffff, 65535, 65535};
 
+/// In elements: far beyond any memory.
+constexpr std::int64_t kMostStride = std::int64_t{1} << 48;
+
 tl::unexpected<Error> wrong(std::string message) {
   return fail(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+/// Whether each element of one lies where the other's of the same coordinates does.
+bool same_places(const PlanTensor& a, const TensorArgument& at, const PlanTensor& b,
+                 const TensorArgument& bt) {
+  if (a.dtype != b.dtype || at.address != bt.address || at.shape != bt.shape) return false;
+  if (at.strides == bt.strides) return true;
+  const auto strides = [](const TensorArgument& t) {
+    return t.strides.empty() ? dense_strides(t.shape) : t.strides;
+  };
+  const std::vector<std::int64_t> one = strides(at), other = strides(bt);
+  for (std::size_t axis = 0; axis < at.shape.size(); ++axis)
+    if (at.shape[axis] > 1 && one[axis] != other[axis]) return false;
+  return true;
 }
 
 }  // namespace
@@ -124,6 +142,15 @@ Result<void> LoadedPlan::State::check_argument(std::size_t index, const TensorAr
   }
   if (!empty && argument.address == 0)
     return wrong(fmt::format("{} has the address 0, expected one of device memory", tensor.name));
+  const std::uint64_t element_bytes = std::uint64_t(std::max(bits_of(tensor.dtype) / 8, 1));
+  if (!empty && argument.address % element_bytes != 0)
+    return wrong(fmt::format("{} has the address {:#x}, expected a multiple of {}", tensor.name,
+                             argument.address, element_bytes));
+  for (std::size_t axis = 0; axis < rank && !empty; ++axis) {
+    if (argument.shape[axis] > 1 && (strides[axis] < 0 || strides[axis] > kMostStride))
+      return wrong(
+          fmt::format("{} stride {} is {}, expected 0 to 2^48", tensor.name, axis, strides[axis]));
+  }
   values[std::size_t(rules.align_slot)] =
       alignment(argument.address, tensor.dtype, argument.shape, strides);
   return {};
@@ -166,6 +193,46 @@ Result<void> LoadedPlan::State::check_legal(const Values& values) const {
   return {};
 }
 
+/// That no output lies where another tensor does, but for an input element on element, which nothing
+/// reads once the output is written.
+Result<void> LoadedPlan::State::check_outputs(std::span<const TensorArgument> given) const {
+  std::vector<TensorMemory> memory;
+  memory.reserve(given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const auto& strides = given[i].strides;
+    const PlanTensor& tensor = plan.tensors[arguments[i]];
+    if (tensor.role == TensorRole::kOutput && !strides.empty())
+      TILEWRIGHT_TRY(check_own_places(tensor.name, given[i].shape, strides));
+    memory.push_back(
+        strides.empty()
+            ? TensorMemory::of(given[i].address, tensor.dtype, given[i].shape,
+                               dense_strides(given[i].shape))
+            : TensorMemory::of(given[i].address, tensor.dtype, given[i].shape, strides));
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const PlanTensor& output = plan.tensors[arguments[i]];
+    if (output.role != TensorRole::kOutput) continue;
+    for (std::size_t j = 0; j < given.size(); ++j) {
+      const PlanTensor& other = plan.tensors[arguments[j]];
+      const bool input = other.role == TensorRole::kInput;
+      if (j == i || (!input && j < i) || !overlap(memory[i], memory[j])) continue;
+      if (!input || !same_places(output, given[i], other, given[j]))
+        return wrong(fmt::format("{} and {} overlap in memory, expected {} in memory of its own{}",
+                                 output.name, other.name, output.name,
+                                 input ? " or exactly that of an input of its dtype" : ""));
+      const TensorRules &written = tensors[arguments[i]], &read = tensors[arguments[j]];
+      if (read.last_launch > written.first_launch || read.last_apart >= written.first_launch)
+        return wrong(fmt::format(
+            "{} lies in the memory of {}, expected memory of its own: kernel {} reads {} where it "
+            "has been overwritten",
+            output.name, other.name,
+            plan.launches[std::size_t(std::max(read.last_launch, read.last_apart))].kernel,
+            other.name));
+    }
+  }
+  return {};
+}
+
 Result<PreparedLaunch> LoadedPlan::prepare(std::span<const TensorArgument> arguments) const {
   const State& loaded = *state_;
   if (arguments.size() != loaded.arguments.size())
@@ -184,6 +251,7 @@ Result<PreparedLaunch> LoadedPlan::prepare(std::span<const TensorArgument> argum
     addresses[i] = std::uint64_t(offset);
   }
   TILEWRIGHT_TRY(loaded.check_legal(values));
+  TILEWRIGHT_TRY(loaded.check_outputs(arguments));
 
   auto state = std::make_shared<PreparedLaunch::State>();
   state->loaded = state_;

@@ -24,6 +24,8 @@ struct TensorRules {
   std::optional<Rule> offset;        ///< of intermediates
   int align_slot = -1;
   std::vector<int> stride_slots;
+  // Launches that have it as an argument: the first, the last, and the last that wants it apart.
+  int first_launch = -1, last_launch = -1, last_apart = -1;
 };
 
 struct ArgumentRules {
@@ -66,6 +68,7 @@ struct LoadedPlan::State {
                               Values& values) const;
   Result<std::int64_t> place_intermediate(std::size_t tensor, Values& values) const;
   Result<void> check_legal(const Values& values) const;
+  Result<void> check_outputs(std::span<const TensorArgument> arguments) const;
 };
 
 struct PreparedLaunch::State {

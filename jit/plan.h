@@ -49,6 +49,9 @@ struct PlanArgument {
   ArgumentKind kind = ArgumentKind::kInt64;
   std::string name;
   std::string expression;
+  /// kTensor: an input that the launch reads at other places than it writes; no output that it
+  /// writes may lie in the input's memory, not even element on element.
+  bool apart = false;
 
   bool operator==(const PlanArgument&) const = default;
 };

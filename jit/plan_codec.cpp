@@ -37,8 +37,8 @@ Offset<wire::Launch> write(FlatBufferBuilder& builder, const PlanLaunch& launch)
   for (const PlanArgument& argument : launch.arguments) {
     auto name = builder.CreateSharedString(argument.name);
     auto expression = builder.CreateSharedString(argument.expression);
-    arguments.push_back(
-        wire::CreateArgument(builder, static_cast<std::uint8_t>(argument.kind), name, expression));
+    arguments.push_back(wire::CreateArgument(builder, static_cast<std::uint8_t>(argument.kind),
+                                             name, expression, argument.apart));
   }
   const wire::Digest image(launch.image.high, launch.image.low);
   auto kernel = builder.CreateSharedString(launch.kernel);
@@ -100,7 +100,8 @@ Result<PlanLaunch> read(const wire::Launch& packed) {
     if (argument->kind() < 1 || argument->kind() > static_cast<int>(ArgumentKind::kInt32))
       return corrupt(fmt::format("argument kind of '{}' is {}", launch.kernel, argument->kind()));
     launch.arguments.push_back({static_cast<ArgumentKind>(argument->kind()),
-                                text_of(argument->name()), text_of(argument->expression())});
+                                text_of(argument->name()), text_of(argument->expression()),
+                                argument->apart()});
   }
   return launch;
 }

@@ -36,6 +36,12 @@ class Reader {
   void text(const char* member, std::string& out) {
     if (const json* value = find(member)) read(*value, out);
   }
+  void flag(const char* member, bool& out) {
+    const json* value = find(member);
+    if (!value) return;
+    if (!value->is_boolean()) return wrong(*value, "true or false");
+    out = value->get<bool>();
+  }
   void texts(const char* member, std::vector<std::string>& out) {
     each(member, [&](const json& item) { read(item, out.emplace_back()); });
   }
@@ -178,6 +184,7 @@ Result<PlanArgument> read_argument(const json& object, const std::string& where)
   reader.name("kind", argument.kind, kKinds);
   reader.text("name", argument.name);
   reader.text("expression", argument.expression);
+  reader.flag("apart", argument.apart);
   TILEWRIGHT_TRY(reader.finish());
   return argument;
 }
@@ -212,6 +219,7 @@ json launch_json(const PlanLaunch& launch) {
     json object = {{"kind", name_of(argument.kind, kKinds)}};
     if (!argument.name.empty()) object["name"] = argument.name;
     if (!argument.expression.empty()) object["expression"] = argument.expression;
+    if (argument.apart) object["apart"] = true;
     arguments.push_back(std::move(object));
   }
   return {{"image", launch.image.hex()},

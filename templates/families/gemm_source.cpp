@@ -72,7 +72,7 @@ std::vector<GeneratedParameter> GemmWriter::matrix_parameters() const {
     const Access& access = (i == 0 ? problem_.a : problem_.b[i - 1]).access;
     list = joined(std::move(list),
                   {{fmt::format("const {}* {}", device_type(access.dtype), matrix_names_[i]),
-                    {jit::ArgumentKind::kTensor, access.name, {}}}});
+                    {jit::ArgumentKind::kTensor, access.name, {}, true}}});
   }
   return list;
 }

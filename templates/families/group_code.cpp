@@ -63,9 +63,21 @@ std::string GroupCode::pointer_parameter(std::size_t tensor) const {
 std::vector<GeneratedParameter> GroupCode::tensor_parameters() const {
   std::vector<GeneratedParameter> list;
   for (std::size_t i = 0; i < space.tensors.size(); ++i) {
-    list.push_back({pointer_parameter(i), {jit::ArgumentKind::kTensor, access(i).name, {}}});
+    list.push_back(
+        {pointer_parameter(i), {jit::ArgumentKind::kTensor, access(i).name, {}, apart(i)}});
   }
   return list;
+}
+
+bool GroupCode::apart(std::size_t tensor) const {
+  const Access& a = access(tensor);
+  if (a.output) return false;
+  if (!a.along_columns && !space.columns.is(1)) return true;
+  for (std::size_t axis = 0; axis < space.axes.size(); ++axis) {
+    if (a.strides[axis].is(0) && !space.axes[axis].is(1)) return true;
+  }
+  // What is the same in all rows is read in several phases, even if there is one row.
+  return graph.levels() > 0 && a.same_in_rows();
 }
 
 std::vector<GeneratedParameter> GroupCode::dimension_parameters() const {
@@ -204,7 +216,14 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
 std::vector<GeneratedParameter> joined(std::vector<GeneratedParameter> list,
                                        const std::vector<GeneratedParameter>& more) {
   for (const GeneratedParameter& parameter : more) {
-    if (std::count(list.begin(), list.end(), parameter) == 0) list.push_back(parameter);
+    auto known = std::find_if(list.begin(), list.end(), [&](const GeneratedParameter& one) {
+      return one.declaration == parameter.declaration;
+    });
+    if (known == list.end()) {
+      list.push_back(parameter);
+    } else {
+      known->argument.apart |= parameter.argument.apart;
+    }
   }
   return list;
 }

@@ -14,8 +14,6 @@ namespace tilewright::templates {
 struct GeneratedParameter {
   std::string declaration;  ///< "const bf16* x"
   jit::PlanArgument argument;
-
-  bool operator==(const GeneratedParameter&) const = default;
 };
 
 struct GroupCode {
@@ -41,6 +39,9 @@ struct GroupCode {
   int access_bytes(const Access& access) const;
   /// Predicates "x.align >= 16" for all accesses of fragments.
   std::vector<std::string> alignment_predicates() const;
+
+  /// Whether an input is read at other places than the outputs' element of the same row and column.
+  bool apart(std::size_t tensor) const;
 
   // Members are parameters of the kernel, with a trailing _.
   std::string pointer_parameter(std::size_t tensor) const;  ///< "const bf16* x"
@@ -75,7 +76,7 @@ std::vector<std::string> write_coordinates(Code& code, const GroupCode& group,
 void open_kernel(Code& code, std::string_view name, const std::string& launch_bounds,
                  const std::vector<GeneratedParameter>& parameters);
 
-/// Both lists, each parameter once.
+/// Both lists, each parameter once, apart if it is so in one of them.
 std::vector<GeneratedParameter> joined(std::vector<GeneratedParameter> list,
                                        const std::vector<GeneratedParameter>& more);
 std::vector<jit::PlanArgument> arguments_of(const std::vector<GeneratedParameter>& parameters);

@@ -91,6 +91,67 @@ TEST_F(Plans, AGridOfZeroBlocksIsSkipped) {
   EXPECT_TRUE(prepared.launch(workspace.address(), get(Stream::create(context))));
 }
 
+/// y = x by strided(y, x, 1), and z = x after that.
+Plan two_outputs() {
+  Plan plan = three_launches();
+  plan.dimensions = {"M", "S"};
+  plan.tensors = {
+      {"x", DType::kF32, TensorRole::kInput, {"M", "64"}, {"S", "1"}, {}},
+      {"y", DType::kF32, TensorRole::kOutput, {"M", "64"}, {"S", "1"}, {}},
+      {"z", DType::kF32, TensorRole::kOutput, {"M", "64"}, {"S", "1"}, {}},
+  };
+  plan.workspace_bytes = "0";
+  plan.launches.erase(plan.launches.begin());
+  for (PlanLaunch& launch : plan.launches) {
+    launch.kernel = "strided";
+    launch.arguments = {{ArgumentKind::kTensor, &launch == &plan.launches[0] ? "y" : "z", ""},
+                        {ArgumentKind::kTensor, "x", ""},
+                        {ArgumentKind::kInt32, "", "1"}};
+  }
+  return plan;
+}
+
+TEST_F(Plans, TensorsThatWouldBeOverwrittenAreRefused) {
+  const auto plan = load(two_outputs());
+  Plan elsewhere = two_outputs();
+  elsewhere.launches[1].arguments[1].apart = true;
+  const auto apart = load(elsewhere);
+  const std::string own = "expected z in memory of its own";
+  const std::string overwritten =
+      ", expected memory of its own: kernel strided reads x where it has been overwritten";
+  struct {
+    const char* why;
+    const LoadedPlan* plan;
+    CUdeviceptr x, y, z;
+    std::int64_t stride;
+    std::string message;
+  } cases[] = {
+      {"each its own", &plan, 4096, 8192, 12288, 64, ""},
+      {"columns of one matrix", &plan, 4096, 4352, 4608, 192, ""},
+      {"the last output in the input", &plan, 4096, 8192, 4096, 64, ""},
+      {"an output that something is read after", &plan, 4096, 4096, 8192, 64,
+       "y lies in the memory of x" + overwritten},
+      {"an input that is read elsewhere", &apart, 4096, 8192, 4096, 64,
+       "z lies in the memory of x" + overwritten},
+      {"a row further", &plan, 4096, 8192, 4352, 64,
+       "z and x overlap in memory, " + own + " or exactly that of an input of its dtype"},
+      {"two outputs", &plan, 4096, 8192, 8192, 64,
+       "y and z overlap in memory, expected y in memory of its own"},
+      {"rows on each other", &plan, 4096, 8192, 12288, 8,
+       "y stride 0 is 8, expected at least 64: elements of an output have places of their own"},
+      {"a stride that goes back", &plan, 8192, 4096, 12288, -64,
+       "x stride 0 is -64, expected 0 to 2^48"},
+      {"an address between elements", &plan, 4098, 8192, 12288, 64,
+       "x has the address 0x1002, expected a multiple of 4"},
+  };
+  for (const auto& c : cases) {
+    const std::vector<std::int64_t> strides = {c.stride, 1};
+    const auto prepared = c.plan->prepare(std::vector<TensorArgument>{
+        {c.x, {3, 64}, strides}, {c.y, {3, 64}, strides}, {c.z, {3, 64}, strides}});
+    EXPECT_EQ(prepared ? "" : prepared.error().message, c.message) << c.why;
+  }
+}
+
 TEST_F(Plans, ArgumentsThatDoNotFitAreNamedByTensorAxisSeenAndWanted) {
   Plan strided = three_launches();
   strided.dimensions = {"M", "S"};

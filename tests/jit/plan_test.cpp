@@ -23,7 +23,7 @@ Plan group(std::vector<std::string> inputs, std::vector<std::string> outputs,
   launch.tile = {"block.x * 16", "min(16, M - block.x * 16)", "0", "64"};
   auto add = [&](const std::string& name, TensorRole role) {
     plan.tensors.push_back({name, DType::kBF16, role, {"M", "64"}, {}, ""});
-    launch.arguments.push_back({ArgumentKind::kTensor, name, ""});
+    launch.arguments.push_back({ArgumentKind::kTensor, name, "", role == TensorRole::kInput});
     plan.legal.push_back(name + ".align >= 16");
   };
   for (const std::string& name : inputs) add(name, TensorRole::kInput);
