@@ -5,6 +5,8 @@
 //   gemm/N               N^3 f32 product, tile 64x64x16, 4x4 per thread; unchecked, not counted
 //   gemm_counted/N       the same with counters
 //   elementwise/N        N f32 elements, silu and multiply, one element per thread
+//   mma_bf16/N           N^3 product of bf16: cp.async, ldmatrix, mma.sync; unchecked, not counted
+//   wgmma_bf16/N         N^3 product of bf16: cp.async, wgmma; unchecked, not counted
 //   softmax/rows         rows of 4096 f32, one block per row
 //   load                 decoding the module of the gemm
 #include <benchmark/benchmark.h>
@@ -15,6 +17,7 @@
 #include "jit/virtual_gpu/machine.h"
 #include "tests/virtual_gpu/nvrtc.h"
 #include "tests/virtual_gpu/sample_kernels.h"
+#include "tests/virtual_gpu/tensor_kernels.h"
 
 namespace tilewright::vgpu {
 namespace {
@@ -36,11 +39,11 @@ BENCHMARK(calibration)->Unit(benchmark::kMillisecond);
 
 class Device {
  public:
-  Device(const char* source, const char* kernel) : kernel_(kernel) {
+  Device(const char* source, const char* kernel, const char* arch = "sm_90") : kernel_(kernel) {
     std::string log;
     Nvrtc nvrtc;
     if (!nvrtc.available()) return;
-    auto ptx = nvrtc.compile(source, "sm_90", &log);
+    auto ptx = nvrtc.compile(source, arch, &log);
     if (!ptx) return;
     this->ptx = *ptx;
     auto loaded = Program::load(*ptx, *memory);
@@ -100,6 +103,27 @@ void gemm(benchmark::State& state, bool count) {
 }
 BENCHMARK_CAPTURE(gemm, plain, false)->Arg(256)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(gemm, counted, true)->Arg(256)->Unit(benchmark::kMillisecond);
+
+void tensor_gemm(benchmark::State& state, const char* source, const char* kernel, unsigned shared) {
+  Device device(source, kernel, "sm_90a");
+  if (!device) return state.SkipWithError("NVRTC is not here");
+  auto n = static_cast<std::size_t>(state.range(0));
+  auto size = static_cast<int>(n);
+  auto launch = device.launch({static_cast<unsigned>(n / 128), static_cast<unsigned>(n / 128), 1},
+                              256, false, device.buffer(n * n / 2, 1), device.buffer(n * n / 2, 2),
+                              device.buffer(n * n, 0), size, size, size);
+  launch.dynamic_shared_bytes = shared;
+  device.run(state, launch);
+}
+BENCHMARK_CAPTURE(tensor_gemm, mma_bf16, samples::kMmaGemm, "mma_gemm", samples::kMmaGemmShared)
+    ->Name("mma_bf16")
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(tensor_gemm, wgmma_bf16, samples::kWgmmaGemm, "wgmma_gemm",
+                  samples::kWgmmaGemmShared)
+    ->Name("wgmma_bf16")
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
 
 void elementwise(benchmark::State& state) {
   Device device(samples::kElementwise, "elementwise");

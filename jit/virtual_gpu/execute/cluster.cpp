@@ -69,6 +69,7 @@ void Cluster::prepare(Block& block) {
     Warp& warp = block.warps[i];
     warp.registers = aligned(block.register_storage.get(), kAlign) + stride * i;
     warp.counting = launch.count;
+    warp.accumulation = launch.accumulation;
     warp.block_counts = worker.block_counts.data();
     warp.worker = &worker;
     warp.block = &block;

@@ -25,6 +25,9 @@ void add_static_counts(const Code& code, const Worker& worker, Counters& to) {
     to.special_warps += pipe(Pipe::kSpecial);
     to.f64_warps += pipe(Pipe::kDouble);
     to.memory_warps += pipe(Pipe::kMemory);
+    to.tensor_warps += pipe(Pipe::kTensor);
+    for (std::size_t t = 0; t < kTensorTypes; ++t)
+      to.tensor_operations[t] += times * block.tensor_operations[t];
     to.barriers += times * block.barriers;
   }
 }

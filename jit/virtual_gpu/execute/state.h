@@ -51,6 +51,7 @@ struct Warp {
   std::uint32_t live = 0;  ///< lanes that have not exited
   bool full = false;       ///< mask == live: a handler may write all 32 lanes
   bool counting = false;
+  Accumulation accumulation = Accumulation::kF32;  ///< of the launch
   WarpStatus status = WarpStatus::kReady;
   std::int16_t current = 0;          ///< split
   std::int32_t budget = 0;           ///< basic blocks until the scheduler is asked

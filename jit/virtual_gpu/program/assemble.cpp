@@ -6,11 +6,33 @@
 
 #include "jit/virtual_gpu/program/control_flow.h"
 #include "jit/virtual_gpu/program/registers.h"
+#include "jit/virtual_gpu/program/tensor_form.h"
 
 namespace tilewright::vgpu {
 namespace {
 
 constexpr std::uint32_t kNowhere = 0xffffffffu;
+
+TensorType tensor_type(Element element) {
+  switch (element) {
+    case Element::kF16:
+      return TensorType::kF16;
+    case Element::kBF16:
+      return TensorType::kBF16;
+    case Element::kTF32:
+      return TensorType::kTF32;
+    case Element::kS8:
+    case Element::kU8:
+      return TensorType::kInt8;
+    case Element::kS4:
+    case Element::kU4:
+      return TensorType::kInt4;
+    case Element::kF64:
+      return TensorType::kF64;
+    default:
+      return TensorType::kFp8;
+  }
+}
 
 class Assembler {
  public:
@@ -50,6 +72,11 @@ class Assembler {
         if (draft.form.op == Op::kBarrier || draft.form.op == Op::kBarrierReduce ||
             draft.form.op == Op::kBarrierArrive)
           ++counted.barriers;
+        if (pipe_of(draft.form) == Pipe::kTensor) {
+          TensorForm tensor = TensorForm::unpack(draft.immediate);
+          counted.tensor_operations[static_cast<std::size_t>(tensor_type(tensor.element_a()))] +=
+              tensor.operations();
+        }
       }
       code_->blocks.push_back(counted);
     }
@@ -212,7 +239,14 @@ Pipe pipe_of(const Form& form) {
     case Op::kCpAsync:
     case Op::kBulkCopy:
     case Op::kStoreAsync:
+    case Op::kTensorCopy:
+    case Op::kLoadMatrix:
+    case Op::kStoreMatrix:
       return Pipe::kMemory;
+    case Op::kMma:
+    case Op::kMmaDouble:
+    case Op::kWgmma:
+      return Pipe::kTensor;
     case Op::kBlock:
     case Op::kBlockJoin:
     case Op::kGuard:
@@ -240,6 +274,10 @@ Pipe pipe_of(const Form& form) {
     case Op::kGridControl:
     case Op::kClusterArrive:
     case Op::kClusterWait:
+    case Op::kWgmmaFence:
+    case Op::kWgmmaCommit:
+    case Op::kWgmmaWait:
+    case Op::kSetMaxRegisters:
       return Pipe::kControl;
     default:
       return f64 && form.op != Op::kMov ? Pipe::kDouble : Pipe::kInteger;

@@ -31,5 +31,7 @@ enum BulkFlags : std::int32_t {
   kBulkToGlobal = 8,
   kBulkFromShared = 16,
 };
+/// Of Op::kTensorCopy: BulkFlags, and the rank above them.
+inline constexpr int kTensorRankShift = 8;
 
 }  // namespace tilewright::vgpu

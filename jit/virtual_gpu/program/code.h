@@ -108,6 +108,7 @@ struct BasicBlock {
   int first = 0;  ///< step
   std::uint64_t instructions = 0;
   std::uint64_t by_pipe[8] = {};
+  std::uint64_t tensor_operations[kTensorTypes] = {};
   std::uint64_t barriers = 0;
 };
 

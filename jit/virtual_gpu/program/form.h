@@ -100,6 +100,18 @@ enum class Op : std::uint8_t {
   kMatchAll,
   kActiveMask,
   kElect,
+  // Tensor: the immediate is a TensorForm, packed
+  kMma,
+  kMmaDouble,
+  kWgmma,
+  kWgmmaFence,
+  kWgmmaCommit,
+  kWgmmaWait,
+  kLoadMatrix,
+  kStoreMatrix,
+  kMoveMatrix,
+  kSetMaxRegisters,
+  kTensorCopy,  ///< cp.async.bulk.tensor; the immediate holds BulkFlags and the rank
   // Control
   kBlock,
   kBlockJoin,
@@ -206,7 +218,16 @@ struct Form {
 };
 
 /// Which unit executes it: what the counters tell apart.
-enum class Pipe : std::uint8_t { kNone, kFma, kInteger, kSpecial, kDouble, kMemory, kControl };
+enum class Pipe : std::uint8_t {
+  kNone,
+  kFma,
+  kInteger,
+  kSpecial,
+  kDouble,
+  kMemory,
+  kControl,
+  kTensor,
+};
 Pipe pipe_of(const Form& form);
 
 }  // namespace tilewright::vgpu

@@ -146,6 +146,8 @@ bool lower_move(Lowering& lowering);
 bool lower_async(Lowering& lowering);
 bool lower_memory(Lowering& lowering);
 bool lower_lanes(Lowering& lowering);
+bool lower_tensor(Lowering& lowering);
+bool lower_tensor_copy(Lowering& lowering);
 bool lower_control(Lowering& lowering);
 
 }  // namespace tilewright::vgpu

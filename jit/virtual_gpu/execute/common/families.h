@@ -22,5 +22,9 @@ Handler select_rare_float(const Form& form);
 Handler select_rare_compare(const Form& form);
 Handler select_rare_convert(const Form& form);
 Handler select_rare_memory(const Form& form);
+Handler select_matrix(const Form& form);
+Handler select_mma_double(const Form& form);
+Handler select_warpgroup(const Form& form);
+Handler select_tensor_copy(const Form& form);
 
 }  // namespace tilewright::vgpu

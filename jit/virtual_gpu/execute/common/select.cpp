@@ -9,6 +9,7 @@ Handler select_common(const Form& form) {
       select_parameter,  select_async_copy,   select_cluster,      select_mbarrier,
       select_bulk_copy,  select_fence,        select_rare_bits,    select_rare_integer,
       select_rare_float, select_rare_compare, select_rare_convert, select_rare_memory,
+      select_matrix,     select_mma_double,   select_warpgroup,    select_tensor_copy,
   };
   for (auto* family : kFamilies)
     if (Handler handler = family(form)) return handler;

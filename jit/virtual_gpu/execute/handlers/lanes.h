@@ -130,5 +130,7 @@ Handler select_math(const Form& form);
 Handler select_compare(const Form& form);
 Handler select_convert(const Form& form);
 Handler select_memory(const Form& form);
+Handler select_mma(const Form& form);
+Handler select_wgmma(const Form& form);
 
 }  // namespace tilewright::vgpu::VGPU_LEVEL

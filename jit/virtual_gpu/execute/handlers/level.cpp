@@ -14,8 +14,8 @@ namespace {
 
 Handler select(const Form& form) {
   Handler (*const families[])(const Form&) = {
-      select_float, select_half,    select_integer, select_bits,
-      select_math,  select_compare, select_convert, select_memory,
+      select_float,   select_half,    select_integer, select_bits, select_math,
+      select_compare, select_convert, select_memory,  select_mma,  select_wgmma,
   };
   for (auto* family : families)
     if (Handler handler = family(form)) return handler;

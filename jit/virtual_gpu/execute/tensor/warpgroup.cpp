@@ -1,0 +1,55 @@
+// What orders wgmma: fence, commit_group, wait_group; and setmaxnreg. Products are there when they
+// are issued, so that these only have to be executed as they should be. PTX ISA, "wgmma.fence",
+// "setmaxnreg".
+#include <cstring>
+
+#include "jit/virtual_gpu/execute/common/families.h"
+#include "jit/virtual_gpu/execute/tensor/descriptor.h"
+#include "jit/virtual_gpu/execute/tensor/tensor.h"
+
+namespace tilewright::vgpu {
+namespace {
+
+const Step* by_whole_warp(const Step* s, std::byte*, Warp& w) {
+  if (const Step * next; w.mask != kAllLanes && !whole_warp(s, w, &next)) return next;
+  return s + 1;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> lines_of_wgmma(const Step* step, const Warp& warp,
+                                          const std::byte* registers) {
+  TensorForm form = TensorForm::unpack(step->immediate);
+  const std::uint32_t* a = warp.code->operands.data() + step->c + 2 * form.accumulator_registers();
+  const std::uint32_t* b = a + (form.a_in_registers != 0 ? 4 : 1);
+  std::vector<std::uint32_t> lines;
+  auto add = [&](std::uint32_t place, std::uint32_t group, bool mn_major) {
+    std::uint64_t bits;
+    std::memcpy(&bits, registers + place, sizeof bits);
+    MatrixDescriptor descriptor = MatrixDescriptor::decode(bits);
+    for (std::uint32_t block = 0; block < 2; ++block)
+      for (std::uint32_t i = 0; i < 8; ++i)
+        lines.push_back(
+            descriptor.swizzled(descriptor.at(group, block, mn_major) + i * descriptor.pitch));
+  };
+  auto first = static_cast<std::uint32_t>(warp.index % 4 * 2);
+  for (std::uint32_t half = 0; half < 2 && form.a_in_registers == 0; ++half)
+    add(a[0], first + half, form.mn_major_a != 0);
+  for (std::uint32_t group = 0; group < form.columns; ++group)
+    add(b[0], group, form.mn_major_b != 0);
+  return lines;
+}
+
+Handler select_warpgroup(const Form& form) {
+  switch (form.op) {
+    case Op::kWgmmaFence:
+    case Op::kWgmmaCommit:
+    case Op::kWgmmaWait:
+    case Op::kSetMaxRegisters:
+      return by_whole_warp;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace tilewright::vgpu
