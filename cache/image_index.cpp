@@ -5,12 +5,32 @@
 
 namespace tilewright::cache {
 
+template <typename Change>
+void ImageIndex::change(const Digest& digest, Change&& change) {
+  auto [found, added] = items_.try_emplace(digest);
+  Item& item = found->second;
+  if (item.stored) {
+    order_.erase(rank(digest, item));
+    bytes_ -= item.bytes;
+  }
+  change(item);
+  if (item.stored) {
+    order_.insert(rank(digest, item));
+    bytes_ += item.bytes;
+  } else if (item.records == 0) {
+    items_.erase(found);
+  }
+}
+
 bool ImageIndex::restore(const Digest& digest, const std::string& encoded) {
   std::uint64_t fields[2];
   if (encoded.size() != sizeof fields) return false;
   std::memcpy(fields, encoded.data(), sizeof fields);
-  add(digest, fields[0]);
-  items_[digest].last_use = fields[1];
+  change(digest, [&](Item& item) {
+    item.stored = true;
+    item.bytes = fields[0];
+    item.last_use = fields[1];
+  });
   clock_ = std::max(clock_, fields[1]);
   return true;
 }
@@ -21,58 +41,41 @@ std::string ImageIndex::encode(const Item& item) {
 }
 
 void ImageIndex::add(const Digest& digest, std::uint64_t bytes) {
-  Item& item = items_[digest];
-  if (item.stored) {
-    bytes_ -= item.bytes;
-  } else {
-    ++images_;
-  }
-  bytes_ += bytes;
-  item.stored = true;
-  item.bytes = bytes;
-  item.last_use = ++clock_;
+  change(digest, [&](Item& item) {
+    item.stored = true;
+    item.bytes = bytes;
+    item.last_use = ++clock_;
+  });
 }
 
 void ImageIndex::touch(const Digest& digest) {
-  auto found = items_.find(digest);
-  if (found != items_.end()) found->second.last_use = ++clock_;
+  if (find(digest)) change(digest, [&](Item& item) { item.last_use = ++clock_; });
 }
 
 void ImageIndex::remove(const Digest& digest) {
-  auto found = items_.find(digest);
-  if (found == items_.end() || !found->second.stored) return;
-  bytes_ -= found->second.bytes;
-  --images_;
-  found->second.stored = false;
-  if (found->second.records == 0) items_.erase(found);
+  if (find(digest)) change(digest, [](Item& item) { item.stored = false; });
 }
 
 void ImageIndex::reference(const Digest& problem, const std::vector<Digest>& images) {
   std::vector<Digest>& named = references_[problem];
-  for (const Digest& digest : images) ++items_[digest].records;
-  for (const Digest& digest : named) {
-    auto found = items_.find(digest);
-    if (--found->second.records == 0 && !found->second.stored) items_.erase(found);
-  }
+  for (const Digest& digest : images) change(digest, [](Item& item) { ++item.records; });
+  for (const Digest& digest : named) change(digest, [](Item& item) { --item.records; });
   named = images;
   if (images.empty()) references_.erase(problem);
 }
 
-std::vector<Digest> ImageIndex::victims(std::uint64_t cap, const Digest& keep) const {
-  std::vector<Digest> victims;
-  if (bytes_ <= cap) return victims;
-  std::vector<std::map<Digest, Item>::const_iterator> candidates;
-  for (auto item = items_.begin(); item != items_.end(); ++item)
-    if (item->second.stored && item->first != keep) candidates.push_back(item);
-  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    bool a_named = a->second.records > 0, b_named = b->second.records > 0;
-    return a_named != b_named ? b_named : a->second.last_use < b->second.last_use;
-  });
+std::vector<Digest> ImageIndex::victims(std::uint64_t cap, const Sizes& incoming) const {
   std::uint64_t left = bytes_;
-  for (const auto& candidate : candidates) {
-    if (left <= cap) break;
-    left -= candidate->second.bytes;
-    victims.push_back(candidate->first);
+  for (const auto& [digest, bytes] : incoming) {
+    if (const Item* known = find(digest)) left -= known->bytes;
+    left += bytes;
+  }
+  std::vector<Digest> victims;
+  for (auto next = order_.begin(); next != order_.end() && left > cap; ++next) {
+    const Digest& digest = std::get<Digest>(*next);
+    if (incoming.contains(digest)) continue;
+    left -= items_.at(digest).bytes;
+    victims.push_back(digest);
   }
   return victims;
 }

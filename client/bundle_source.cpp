@@ -12,9 +12,7 @@ Result<std::unique_ptr<BundleSource>> BundleSource::open(const std::filesystem::
   std::unique_ptr<BundleSource> source(new BundleSource(file, device));
   std::ifstream in(file);
   if (!in) return fail(ErrorCode::kNotFound, fmt::format("{}: cannot be read", file.string()));
-  TILEWRIGHT_ASSIGN_OR_RETURN(std::size_t items,
-                              cache::import_lines(*source->store_, in, file.string()));
-  (void)items;
+  TILEWRIGHT_TRY(cache::import_lines(*source->store_, in, file.string()));
   return source;
 }
 

@@ -54,6 +54,8 @@ Result<void> run(const Config& config,
   options.folder = config.cache.folder.empty() ? jit::default_cache_folder() : config.cache.folder;
   options.cap_bytes = config.cache.cap_bytes;
   options.wait = kEnding;
+  options.warn = [](const std::string& message) { spdlog::warn("{}", message); };
+  options.trace = [](const std::string& message) { spdlog::debug("{}", message); };
   TILEWRIGHT_ASSIGN_OR_RETURN(auto store, cache::open_rocks_store(options));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto planner, start_planner(config, *store));
   Service service(config, *store, *planner);

@@ -390,11 +390,12 @@ Result<Service::ExportedFile> Service::export_lines() const {
   return exported;
 }
 
-Result<std::size_t> Service::import_lines(const std::string& lines) {
+Result<cache::ImportCounts> Service::import_lines(const std::string& lines) {
   std::istringstream in(lines);
-  TILEWRIGHT_ASSIGN_OR_RETURN(std::size_t items, cache::import_lines(store_, in, "import"));
+  TILEWRIGHT_ASSIGN_OR_RETURN(
+      auto counts, cache::import_lines(store_, in, "import", planner_.generator()));
   refresh({});
-  return items;
+  return counts;
 }
 
 protocol::Statistics Service::statistics() const {
@@ -428,6 +429,9 @@ protocol::Statistics Service::statistics() const {
     add("cache_bytes", double(store->bytes));
     add("cache_cap_bytes", double(store->cap_bytes));
     add("evicted_images", double(store->evicted_images));
+    add("trial_bytes", double(store->trial_bytes));
+    add("evicted_trials", double(store->evicted_trials));
+    add("damaged", double(store->damaged));
   }
   return statistics;
 }

@@ -60,7 +60,7 @@ class Service {
   };
   Result<ExportedFile> export_lines() const;
   /// All or nothing. Plans that it changes are served and announced.
-  Result<std::size_t> import_lines(const std::string& lines);
+  Result<cache::ImportCounts> import_lines(const std::string& lines);
 
   protocol::Statistics statistics() const;
   /// Ends tunes with what they found. Nothing is queued afterwards.

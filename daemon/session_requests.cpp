@@ -257,9 +257,10 @@ void Session::on(std::uint64_t id, protocol::Import& import) {
   if (!begin_request(id)) return;
   offload(
       [&service = host_.service, lines = std::move(lines)] { return service.import_lines(lines); },
-      [this, id](Result<std::size_t> items) {
-        if (!items) return send_failure(id, items.error());
-        send(id, protocol::Imported{*items});
+      [this, id](Result<cache::ImportCounts> counts) {
+        if (!counts) return send_failure(id, counts.error());
+        send(id, protocol::Imported{counts->items(), counts->taken, counts->kept,
+                                    counts->other_generator, counts->without_images});
       });
 }
 

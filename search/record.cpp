@@ -104,19 +104,28 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
                           const TuneRequest& request) {
   if (report.choice < 0 || !report.choice_verified) return {};
   TILEWRIGHT_ASSIGN_OR_RETURN(cache::Entry entry, to_entry(report, request));
-  for (const auto& image : report.images) TILEWRIGHT_TRY(store.put_image(*image));
   const cache::Key key = cache::Key::of(*request.op, report.device);
-  return store.update(key, [&](cache::Record& record) {
+  // An entry without its images is a miss however good it was: it does not stand in the way.
+  std::optional<cache::Entry> lost;
+  if (const auto known = store.get(key); known && *known) {
+    if (const cache::Entry* rival = (*known)->rival(entry)) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(const bool whole, cache::has_images(store, *rival));
+      if (!whole) lost = *rival;
+    }
+  }
+  const auto join = [&](cache::Record& record) {
     // Plans of another generator may have faults that this one has not.
     if (record.generator != request.generator) record.entries.clear();
     record.key = key;
     record.generator = request.generator;
-    if (request.replace) {
+    const cache::Entry* rival = record.rival(entry);
+    if (request.replace || (rival && lost == *rival)) {
       record.put(std::move(entry));
     } else {
       record.offer(std::move(entry));
     }
-  });
+  };
+  return store.update(key, join, report.images);
 }
 
 namespace {
@@ -155,7 +164,7 @@ TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
   hooks.journal = [&store, request, device](const CandidateReport& candidate) {
     return store.put_trial(
         {trial_id(request, device, candidate.group, candidate.family, candidate.config),
-         trial_body(candidate)});
+         trial_body(candidate), request.generator});
   };
   return hooks;
 }

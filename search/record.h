@@ -31,7 +31,7 @@ Result<GroupChoice> parse_group(const std::string& text);
 /// Errors: kNotFound when the report has no choice, kInvalidArgument when it was not verified.
 Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& request);
 
-/// Images first, then the record, so that a record never names an image that is not there. Stores
+/// Images and record at once, so that a record never names an image that was never there. Stores
 /// nothing where to_entry would refuse: an interrupted tune keeps its trials and no record.
 Result<void> store_report(cache::Store& store, const TuneReport& report,
                           const TuneRequest& request);

@@ -64,28 +64,24 @@ Result<void> list(Session& session, const std::string& prefix) {
 }
 
 Result<void> statistics(Session& session) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto cache, CacheAccess::for_reading(session));
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache.store().statistics());
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto cache, CacheAccess::for_writing(session));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache.statistics());
   if (session.options.json)
     print_json({{"records", count.records},
                 {"images", count.images},
                 {"trials", count.trials},
                 {"bytes", count.bytes},
+                {"trial_bytes", count.trial_bytes},
                 {"cap_bytes", count.cap_bytes},
-                {"evicted_images", count.evicted_images}});
+                {"evicted_images", count.evicted_images},
+                {"evicted_trials", count.evicted_trials},
+                {"damaged", count.damaged}});
   else
-    std::cout << fmt::format("{} records, {} images, {} trials, {:.1f} of {:.1f} MiB, {} evicted\n",
-                             count.records, count.images, count.trials, count.bytes / 1048576.0,
-                             count.cap_bytes / 1048576.0, count.evicted_images);
+    std::cout << fmt::format(
+        "{} records, {} images, {} trials, {:.1f} of {:.1f} MiB, {} images and {} trials evicted\n",
+        count.records, count.images, count.trials, count.bytes / 1048576.0,
+        count.cap_bytes / 1048576.0, count.evicted_images, count.evicted_trials);
   return {};
-}
-
-void print_lines(const Session& session, std::size_t count, const char* where,
-                 const std::string& file) {
-  if (session.options.json)
-    print_json({{"lines", count}, {"file", file}});
-  else
-    std::cout << count << " lines " << where << " " << file << "\n";
 }
 
 Result<void> export_to(Session& session, const std::string& file) {
@@ -105,7 +101,10 @@ Result<void> export_to(Session& session, const std::string& file) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache::export_lines(access.store(), out));
   out.close();
   if (!out) return fail(ErrorCode::kIo, "cannot write " + file);
-  print_lines(session, count, "in", file);
+  if (session.options.json)
+    print_json({{"lines", count}, {"file", file}});
+  else
+    std::cout << count << " lines in " << file << "\n";
   return {};
 }
 
@@ -113,9 +112,18 @@ Result<void> import_from(Session& session, const std::string& file) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto cache, CacheAccess::for_writing(session));
   std::ifstream in(file, std::ios::binary);
   if (!in) return fail(ErrorCode::kNotFound, "cannot read " + file);
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto count, cache::import_lines(cache.store(), in, file));
-  TILEWRIGHT_TRY(cache.commit());
-  print_lines(session, count, "from", file);
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto headers, session.headers());
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto counts,
+                              cache.import(in, file, templates::generator_digest(headers)));
+  if (session.options.json)
+    print_json({{"file", file},
+                {"taken", counts.taken},
+                {"kept", counts.kept},
+                {"other_generator", counts.other_generator},
+                {"without_images", counts.without_images},
+                {"images", counts.images}});
+  else
+    std::cout << file << ": " << cache::to_text(counts) << "\n";
   return {};
 }
 

@@ -53,33 +53,57 @@ Result<CacheAccess> CacheAccess::for_reading(const Session& session) {
   return access;
 }
 
-Result<void> CacheAccess::commit() {
-  if (!daemon_) return {};
-  std::ostringstream out;
-  TILEWRIGHT_TRY(cache::export_lines(*store_, out));
-  auto lines = std::move(out).str();
-  if (lines.empty()) return {};
-  std::string_view rest = lines;
-  std::uint64_t id = 0;
-  while (rest.size() > kPieceBytes) {
-    protocol::Import piece{std::string(rest.substr(0, kPieceBytes)), false};
-    rest.remove_prefix(kPieceBytes);
-    if (id == 0) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(id, daemon_->send(piece, kTransferTimeout));
+Result<cache::ImportCounts> CacheAccess::import(std::istream& in, const std::string& file,
+                                                const Digest& generator) {
+  if (!daemon_) return cache::import_lines(*store_, in, file, generator);
+  std::optional<std::uint64_t> id;
+  for (bool last = false; !last;) {
+    protocol::Import piece;
+    piece.bytes.resize(kPieceBytes);
+    in.read(piece.bytes.data(), std::streamsize(piece.bytes.size()));
+    piece.bytes.resize(std::size_t(in.gcount()));
+    if (in.bad()) return fail(ErrorCode::kIo, fmt::format("{}: cannot be read", file));
+    piece.last = last = in.eof();
+    if (id) {
+      TILEWRIGHT_TRY(daemon_->send_as(*id, piece, kTransferTimeout));
     } else {
-      TILEWRIGHT_TRY(daemon_->send_as(id, piece, kTransferTimeout));
+      TILEWRIGHT_ASSIGN_OR_RETURN(id, daemon_->send(piece, kTransferTimeout));
     }
   }
-  protocol::Import last{std::string(rest), true};
-  if (id == 0) {
-    TILEWRIGHT_TRY(daemon_->call(last, kTransferTimeout));
-    return {};
-  }
-  TILEWRIGHT_TRY(daemon_->send_as(id, last, kTransferTimeout));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, daemon_->receive(kTransferTimeout));
-  if (auto* failure = std::get_if<protocol::Failure>(&answer.message))
+  if (auto* failure = std::get_if<protocol::Failure>(&answer.message)) {
+    // The daemon knows the lines by the name of the request.
+    std::string& message = failure->error.message;
+    if (message.starts_with("import:")) message.replace(0, 6, file);
     return fail(std::move(failure->error));
-  return {};
+  }
+  auto* done = std::get_if<protocol::Imported>(&answer.message);
+  if (!done) return fail(ErrorCode::kCorrupt, "the daemon answered an import with another frame");
+  return cache::ImportCounts{done->taken, done->kept, done->other_generator, done->without_images,
+                             done->items - done->taken};
+}
+
+Result<cache::StoreStatistics> CacheAccess::statistics() {
+  if (!daemon_) return store_->statistics();
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, daemon_->call(protocol::Stats{}, kTransferTimeout));
+  auto* counters = std::get_if<protocol::Statistics>(&answer.message);
+  if (!counters) return fail(ErrorCode::kCorrupt, "the daemon answered stats with another frame");
+  auto value = [&](const char* name) -> std::size_t {
+    for (const protocol::Counter& counter : counters->counters)
+      if (counter.name == name) return std::size_t(counter.value);
+    return 0;
+  };
+  cache::StoreStatistics statistics;
+  statistics.records = value("records");
+  statistics.images = value("images");
+  statistics.trials = value("trials");
+  statistics.bytes = value("cache_bytes");
+  statistics.trial_bytes = value("trial_bytes");
+  statistics.cap_bytes = value("cache_cap_bytes");
+  statistics.evicted_images = value("evicted_images");
+  statistics.evicted_trials = value("evicted_trials");
+  statistics.damaged = value("damaged");
+  return statistics;
 }
 
 Result<std::string> daemon_export(protocol::Channel& daemon) {

@@ -15,8 +15,7 @@ class Session;
 
 class CacheAccess {
  public:
-  /// For reading and writing: the store, or one in memory that commit() hands to the daemon. Of what
-  /// the daemon holds, nothing is seen.
+  /// For writing: the store, or the daemon that owns it. Of what the daemon holds, nothing is seen.
   static Result<CacheAccess> for_writing(const Session& session);
   /// For reading: the store, or what the daemon exports into one in memory.
   static Result<CacheAccess> for_reading(const Session& session);
@@ -24,7 +23,11 @@ class CacheAccess {
   cache::Store& store() { return *store_; }
   /// Set where a daemon owns the cache.
   std::optional<protocol::Channel>& daemon() { return daemon_; }
-  Result<void> commit();
+
+  /// Into the store, or through the daemon. Errors name the line of `file`.
+  Result<cache::ImportCounts> import(std::istream& in, const std::string& file,
+                                     const Digest& generator);
+  Result<cache::StoreStatistics> statistics();
 
  private:
   static Result<CacheAccess> open(const Session& session);

@@ -53,6 +53,8 @@ int main(int argc, char** argv) {
                  "A user whose daemon is believed, beside one's own and root's")
       ->envname("TILEWRIGHT_DAEMON_UID");
   app.add_flag("--no-daemon", options.no_daemon, "Neither ask nor start the daemon");
+  app.add_flag("--verbose", options.verbose,
+               "Say on standard error what the cache has kept, as soon as it has");
 
   add_devices(app, session);
   add_show(app, session);

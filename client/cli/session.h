@@ -32,6 +32,7 @@ struct GlobalOptions {
   std::filesystem::path templates;  ///< empty: those built in
   std::filesystem::path configs;    ///< empty: the installed or the source tree's
   bool no_daemon = false;
+  bool verbose = false;
   std::uint32_t daemon_uid = 0;  ///< whose daemon is believed, beside this user's and root's
 };
 

@@ -101,7 +101,9 @@ Message read(const wire::Statistics& m) {
 Message read(const wire::Export&) { return Export{}; }
 Message read(const wire::Exported& m) { return Exported{m.lines(), m.bytes()}; }
 Message read(const wire::Import& m) { return Import{bytes_of(m.bytes()), m.last()}; }
-Message read(const wire::Imported& m) { return Imported{m.items()}; }
+Message read(const wire::Imported& m) {
+  return Imported{m.items(), m.taken(), m.kept(), m.other_generator(), m.without_images()};
+}
 Message read(const wire::Ping&) { return Ping{}; }
 Message read(const wire::Done&) { return Done{}; }
 Message read(const wire::Shutdown&) { return Shutdown{}; }

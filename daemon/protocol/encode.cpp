@@ -104,7 +104,9 @@ auto write(Builder& b, const Exported& m) { return wire::CreateExported(b, m.lin
 auto write(Builder& b, const Import& m) {
   return wire::CreateImport(b, bytes_of(b, m.bytes), m.last);
 }
-auto write(Builder& b, const Imported& m) { return wire::CreateImported(b, m.items); }
+auto write(Builder& b, const Imported& m) {
+  return wire::CreateImported(b, m.items, m.taken, m.kept, m.other_generator, m.without_images);
+}
 auto write(Builder& b, const Ping&) { return wire::CreatePing(b); }
 auto write(Builder& b, const Done&) { return wire::CreateDone(b); }
 auto write(Builder& b, const Shutdown&) { return wire::CreateShutdown(b); }

@@ -148,7 +148,9 @@ struct Import {
   bool last = true;
 };
 struct Imported {
-  std::uint64_t items = 0;
+  std::uint64_t items = 0;  ///< records taken and images written
+  // Of records, each once; cache::ImportCounts says what they mean.
+  std::uint64_t taken = 0, kept = 0, other_generator = 0, without_images = 0;
 };
 
 struct Ping {};

@@ -27,7 +27,13 @@ namespace fs = std::filesystem;
   for (int i = 1;; ++i) {
     if (!store.put_trial({"trial " + std::to_string(i), std::string(500, 'x')})) _exit(2);
     if (i % 10 == 0) {
-      if (!store.put_image(sample_image(i, 20'000)) || !store.put(sample_record(i))) _exit(3);
+      Record record = sample_record(i);
+      Images images;
+      for (int number : {i, i + 1, i + 1000, i + 1001})
+        images.push_back(std::make_shared<const jit::Image>(sample_image(number, 20'000)));
+      if (!store.update(
+              record.key, [&](Record& fresh) { fresh = record; }, images))
+        _exit(3);
     }
     if (write(done, &i, sizeof i) != sizeof i) _exit(4);
   }
@@ -64,9 +70,13 @@ TEST(Crash, WhatWasAcknowledgedSurvivesKillAtRandomPoints) {
       ASSERT_EQ(trial->body.size(), 500u);
       if (i % 10 == 0) {
         ASSERT_EQ(value_of(store->get(sample_record(i).key)), sample_record(i)) << i;
-        ASSERT_TRUE(value_of(store->image(sample_digest(i)))) << i;
       }
     }
+    // Acknowledged or not: a record is never there without the images it came with.
+    must(store->each([&](const Record& record) {
+      for (const Entry& entry : record.entries) EXPECT_TRUE(value_of(has_images(*store, entry)));
+      return true;
+    }));
   }
 }
 
@@ -77,8 +87,10 @@ TEST(Crash, ACopyOfTheFilesRightAfterAPutHoldsTheRecordAndItsImages) {
   TemporaryFolder folder, copy;
   auto store = value_of(open_rocks_store({folder.path()}));
   for (int i = 1; i <= 3; ++i) {
-    must(store->put_image(sample_image(i, 50'000)));
-    must(store->put(sample_record(i)));
+    Record record = sample_record(i);
+    auto put = [&](Record& fresh) { fresh = record; };
+    must(store->update(record.key, put,
+                       {std::make_shared<const jit::Image>(sample_image(i, 50'000))}));
     fs::path target = copy.path() / std::to_string(i);
     fs::copy(folder.path(), target, fs::copy_options::recursive);
     auto copied = value_of(open_rocks_store({target}));
@@ -137,6 +149,103 @@ TEST(Crash, ATornTailOfTheLogCostsOnlyTheTail) {
   }
 }
 
+/// One batch: what is torn off takes the record and all of its images, wherever the tear is.
+TEST(Crash, ATearTakesARecordWithItsImagesOrNeither) {
+  TemporaryFolder folder, copy;
+  auto store = value_of(open_rocks_store({folder.path()}));
+  const Record record = sample_record(1);
+  auto put = [&](Record& fresh) { fresh = record; };
+  Images images;
+  for (const Digest& digest : record.images()) {
+    jit::Image image = sample_image(1, 5000);
+    image.digest = digest;
+    images.push_back(std::make_shared<const jit::Image>(image));
+  }
+  must(store->update(record.key, put, images));
+  fs::path log;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    if (entry.path().extension() == ".log" && entry.file_size() > 0) log = entry.path();
+  const auto size = fs::file_size(log);
+  for (int i = 0; i <= 16; ++i) {
+    fs::path target = copy.path() / std::to_string(i);
+    fs::copy(folder.path(), target, fs::copy_options::recursive);
+    fs::resize_file(target / fs::relative(log, folder.path()), size * std::uintmax_t(i) / 16);
+    auto torn = value_of(open_rocks_store({target}));
+    bool there = value_of(torn->get(record.key)).has_value();
+    EXPECT_EQ(there, i == 16);
+    EXPECT_EQ(value_of(torn->statistics()).images, there ? images.size() : 0) << i;
+  }
+}
+
+/// Of the extension, the largest: cut to that share of it.
+void truncate_largest(const fs::path& folder, const std::string& extension, double share) {
+  fs::path largest;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != extension) continue;
+    if (largest.empty() || entry.file_size() > fs::file_size(largest)) largest = entry.path();
+  }
+  ASSERT_FALSE(largest.empty()) << extension;
+  fs::resize_file(largest, std::uintmax_t(double(fs::file_size(largest)) * share));
+}
+
+TEST(Crash, ATruncatedBlobFileCostsTheImagesInItAndTheStoreOpens) {
+  TemporaryFolder folder;
+  // Two blob files, the second one larger.
+  for (int first : {1, 6}) {
+    {
+      auto store = value_of(open_rocks_store({folder.path()}));
+      for (int i = first; i <= 3 * first + 2; ++i) must(store->put_image(sample_image(i, 50'000)));
+      for (int i = 1; i <= 3; ++i) must(store->put(sample_record(i)));
+      must(store->put_trial({"a", "{}", {}}));
+    }
+    auto columns = value_of(RocksColumns::open(folder.path()));
+    ASSERT_TRUE(columns->db().Flush({}, columns->images).ok());
+  }
+  truncate_largest(folder.path(), ".blob", 0.5);
+  auto store = value_of(open_rocks_store({folder.path()}));
+  for (int i = 1; i <= 3; ++i)
+    EXPECT_EQ(value_of(store->get(sample_record(i).key)), sample_record(i));
+  EXPECT_TRUE(value_of(store->trial("a")));
+  int whole = 0;
+  for (int i = 1; i <= 20; ++i) {
+    auto image = store->image(sample_digest(i));
+    if (image) {
+      ++whole;
+      EXPECT_TRUE(*image && same(**image, sample_image(i, 50'000)));
+      continue;
+    }
+    EXPECT_EQ(image.error().code, ErrorCode::kCorrupt) << image.error().message;
+    EXPECT_NE(image.error().message.find("image " + sample_digest(i).hex()), std::string::npos)
+        << image.error().message;
+    // Mended by the next put, which is what a tune does.
+    must(store->put_image(sample_image(i, 50'000)));
+    EXPECT_TRUE(same(*value_of(store->image(sample_digest(i))), sample_image(i, 50'000)));
+  }
+  // Without its end the whole file is refused.
+  EXPECT_EQ(whole, 5);
+  EXPECT_EQ(value_of(store->statistics()).damaged, std::size_t(20 - whole));
+}
+
+TEST(Crash, TrialsOfBeforeThereWasAnIndexAreCountedAndEvicted) {
+  TemporaryFolder folder;
+  {
+    auto columns = value_of(RocksColumns::open(folder.path()));
+    for (const char* id : {"a", "b"}) {
+      ASSERT_TRUE(columns->db().Put({}, columns->trials, id, std::string(1000, 'x')).ok());
+    }
+  }
+  for (int restart = 0; restart < 2; ++restart) {
+    auto store = value_of(open_rocks_store({folder.path(), 48'000}));  // 3,000 for trials
+    auto statistics = value_of(store->statistics());
+    EXPECT_EQ(statistics.trials, 2u);
+    EXPECT_EQ(statistics.trial_bytes, 2002u);
+  }
+  auto store = value_of(open_rocks_store({folder.path(), 48'000}));
+  must(store->put_trial({"c", std::string(1000, 'x'), sample_digest(1)}));
+  EXPECT_FALSE(value_of(store->trial("a")));
+  EXPECT_TRUE(value_of(store->trial("c")));
+}
+
 TEST(Crash, AnotherSchemaIsLeftAloneAndAStoreIsBegunBesideIt) {
   TemporaryFolder folder;
   { value_of(open_rocks_store({folder.path()})); }
@@ -166,8 +275,20 @@ TEST(Crash, ADamagedRecordCostsItselfOnlyAndIsMendedByTheNextUpdate) {
           columns->db().Put({}, columns->records, key_bytes(record.key.problem), bytes).ok());
     }
   }
-  auto store = value_of(open_rocks_store({folder.path()}));
+  RocksOptions options{folder.path()};
+  std::string warned;
+  options.warn = [&](const std::string& message) { warned += message + "\n"; };
+  auto store = value_of(open_rocks_store(options));
+  EXPECT_NE(warned.find("record " + damaged.key.problem.hex() + ": record has checksum "),
+            std::string::npos)
+      << warned;
   EXPECT_EQ(value_of(store->get(whole.key)), whole);
+  std::vector<Record> seen;
+  must(store->each([&](const Record& record) {
+    seen.push_back(record);
+    return true;
+  }));
+  EXPECT_EQ(seen, std::vector<Record>{whole});
   auto refused = store->get(damaged.key);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);

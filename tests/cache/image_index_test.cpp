@@ -25,20 +25,30 @@ TEST(ImageIndex, DropsWhatNoRecordNamesFirstThenByUse) {
   ImageIndex index = five_of_100();
   index.reference(sample_digest(100), digests({1, 3}));
   index.touch(sample_digest(2));
-  EXPECT_EQ(index.victims(500, {}), digests({}));
-  EXPECT_EQ(index.victims(300, {}), digests({4, 5}));
-  EXPECT_EQ(index.victims(299, {}), digests({4, 5, 2}));
-  EXPECT_EQ(index.victims(100, {}), digests({4, 5, 2, 1}));
-  EXPECT_EQ(index.victims(0, sample_digest(4)), digests({5, 2, 1, 3}));
+  EXPECT_EQ(index.victims(500), digests({}));
+  EXPECT_EQ(index.victims(300), digests({4, 5}));
+  EXPECT_EQ(index.victims(299), digests({4, 5, 2}));
+  EXPECT_EQ(index.victims(100), digests({4, 5, 2, 1}));
+  EXPECT_EQ(index.victims(0), digests({4, 5, 2, 1, 3}));
+}
+
+TEST(ImageIndex, MakesRoomForWhatComesAndDropsNoneOfIt) {
+  ImageIndex index = five_of_100();
+  EXPECT_EQ(index.victims(500, {{sample_digest(6), 1}}), digests({1}));
+  EXPECT_EQ(index.victims(500, {{sample_digest(6), 101}}), digests({1, 2}));
+  // One that is here already grows by the difference, and stays.
+  EXPECT_EQ(index.victims(500, {{sample_digest(1), 100}}), digests({}));
+  EXPECT_EQ(index.victims(500, {{sample_digest(1), 150}, {sample_digest(6), 50}}), digests({2}));
+  EXPECT_EQ(index.victims(0, {{sample_digest(4), 1}}), digests({1, 2, 3, 5}));
 }
 
 TEST(ImageIndex, ForgetsReferencesOfARecordThatChanged) {
   ImageIndex index = five_of_100();
   index.reference(sample_digest(100), digests({1, 2}));
   index.reference(sample_digest(100), digests({2, 3}));
-  EXPECT_EQ(index.victims(200, {}), digests({1, 4, 5}));
+  EXPECT_EQ(index.victims(200), digests({1, 4, 5}));
   index.reference(sample_digest(100), {});
-  EXPECT_EQ(index.victims(200, {}), digests({1, 2, 3}));
+  EXPECT_EQ(index.victims(200), digests({1, 2, 3}));
 }
 
 TEST(ImageIndex, CountsBytesOfWhatIsStoredOnly) {
@@ -55,7 +65,7 @@ TEST(ImageIndex, CountsBytesOfWhatIsStoredOnly) {
   EXPECT_EQ(index.find(sample_digest(1)), nullptr);
   // Still named: when it comes back, it counts as named.
   index.add(sample_digest(1), 100);
-  EXPECT_EQ(index.victims(100, {}), digests({2, 3, 4, 5}));
+  EXPECT_EQ(index.victims(100), digests({2, 3, 4, 5}));
 }
 
 TEST(ImageIndex, KeepsItsOrderOverARestart) {
@@ -65,10 +75,10 @@ TEST(ImageIndex, KeepsItsOrderOverARestart) {
   for (int i : {3, 1, 5, 4, 2})
     ASSERT_TRUE(
         restored.restore(sample_digest(i), ImageIndex::encode(*index.find(sample_digest(i)))));
-  EXPECT_EQ(restored.victims(100, {}), digests({2, 3, 4, 5}));
+  EXPECT_EQ(restored.victims(100), digests({2, 3, 4, 5}));
   EXPECT_FALSE(restored.restore(sample_digest(6), "short"));
   restored.touch(sample_digest(2));
-  EXPECT_EQ(restored.victims(200, {}), digests({3, 4, 5}));
+  EXPECT_EQ(restored.victims(200), digests({3, 4, 5}));
 }
 
 }  // namespace

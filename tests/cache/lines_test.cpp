@@ -49,7 +49,7 @@ TEST(Lines, ComeBackAsTheSameStore) {
   auto copy = memory_store();
   std::istringstream in(text);
   // A header is no item: two records, and the five of their six images that are there.
-  EXPECT_EQ(value_of(import_lines(*copy, in, "cache.jsonl")), 7u);
+  EXPECT_EQ(value_of(import_lines(*copy, in, "cache.jsonl")), (ImportCounts{2, 0, 0, 0, 5}));
   for (int columns : {1, 2}) {
     Record record = sample_record(columns);
     EXPECT_EQ(value_of(copy->get(record.key)), record);
@@ -162,16 +162,131 @@ TEST(Lines, AnImportDoesNotDisplaceWhatIsAsGood) {
   }
 }
 
-TEST(Lines, AnImportOfAnotherGeneratorReplacesTheRecord) {
+/// What a store holds after an import into it, and what the import says of it.
+struct After {
+  Record record;
+  ImportCounts counts;
+};
+
+void put_with_images(Store& store, const Record& record) {
+  Images images;
+  for (const Digest& digest : record.images()) {
+    jit::Image image = sample_image(1);
+    image.digest = digest;
+    images.push_back(std::make_shared<const jit::Image>(image));
+  }
+  must(store.update(
+      record.key, [&](Record& fresh) { fresh = record; }, images));
+}
+
+After import_into(Store& store, const Record& imported, const Digest& generator = {}) {
+  auto from = memory_store();
+  put_with_images(*from, imported);
+  std::istringstream in(exported(*from));
+  ImportCounts counts = value_of(import_lines(store, in, "cache.jsonl", generator));
+  return {*value_of(store.get(imported.key)), counts};
+}
+
+TEST(Lines, AnImportOfAnotherGeneratorLosesNothingThatIsHere) {
   Record known = sample_record(1), imported = known;
   known.generator = sample_digest(-2);
   imported.entries.pop_back();
+  imported.entries[0].evidence.time_us = known.entries[0].evidence.time_us / 2;
+  for (const Digest& own : {known.generator, Digest(), sample_digest(-3)}) {
+    auto store = memory_store();
+    put_with_images(*store, known);
+    After after = import_into(*store, imported, own);
+    EXPECT_EQ(after.record, known);
+    EXPECT_EQ(after.counts, (ImportCounts{0, 0, 1, 0, 0}));
+  }
+  // What is here is a miss for the own generator: what that one made takes its place.
+  auto store = memory_store();
+  put_with_images(*store, known);
+  After after = import_into(*store, imported, imported.generator);
+  EXPECT_EQ(after.record, imported);
+  EXPECT_EQ(after.counts, (ImportCounts{1, 0, 0, 0, 0})) << "the images are here already";
+  // Where nothing is known, any is better than none: it says what may be good.
+  auto empty = memory_store();
+  after = import_into(*empty, imported, known.generator);
+  EXPECT_EQ(after.record, imported);
+  EXPECT_EQ(after.counts, (ImportCounts{1, 0, 0, 0, 2}));
+}
+
+TEST(Lines, ARecordThatIsNoBetterIsKeptAsItIsHere) {
+  auto store = memory_store();
+  Record known = sample_record(1);
+  put_with_images(*store, known);
+  After after = import_into(*store, known);
+  EXPECT_EQ(after.record, known);
+  EXPECT_EQ(after.counts, (ImportCounts{0, 1, 0, 0, 0}));
+}
+
+TEST(Lines, AnEntryWithoutItsImagesDisplacesNothing) {
+  Record known = sample_record(1), imported = known;
+  imported.entries.pop_back();
+  imported.entries[0].evidence.time_us = known.entries[0].evidence.time_us / 2;
+  imported.entries[0].plan.launches[0].image = sample_digest(77);
   auto from = memory_store(), to = memory_store();
   must(from->put(imported));
-  must(to->put(known));
+  put_with_images(*to, known);
   std::istringstream in(exported(*from));
-  value_of(import_lines(*to, in, "cache.jsonl"));
-  EXPECT_EQ(value_of(to->get(known.key)), imported);
+  EXPECT_EQ(value_of(import_lines(*to, in, "cache.jsonl")), (ImportCounts{0, 0, 0, 1, 0}));
+  EXPECT_EQ(value_of(to->get(known.key)), known);
+}
+
+TEST(Lines, AnEntryThatLostItsImagesIsDisplacedByAWorseOne) {
+  Record known = sample_record(1), imported = known;
+  imported.entries.pop_back();
+  imported.entries[0].evidence.time_us = known.entries[0].evidence.time_us * 2;
+  imported.entries[0].groups = {"the imported one"};
+  auto store = memory_store();
+  must(store->put(known));
+  After after = import_into(*store, imported);
+  EXPECT_EQ(after.record.find({{"M", 16}})->groups, imported.entries[0].groups);
+  EXPECT_EQ(after.counts, (ImportCounts{1, 0, 0, 0, 2}));
+}
+
+TEST(Lines, ADamagedOrEvictedImageCostsTheExportItselfOnly) {
+  auto store = memory_store();
+  must(store->put(sample_record(1)));
+  must(store->put_image(sample_image(1)));
+  auto lines = lines_of(exported(*store));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(json::parse(lines[1])["kind"], "image");
+  EXPECT_EQ(json::parse(lines[2])["kind"], "record");
+}
+
+/// A pipe: it can be read once.
+class Pipe : public std::streambuf {
+ public:
+  explicit Pipe(std::string text) : text_(std::move(text)) {
+    setg(text_.data(), text_.data(), text_.data() + text_.size());
+  }
+
+ private:
+  std::string text_;
+};
+
+TEST(Lines, APipeIsReadToo) {
+  Pipe pipe(exported(*filled_store()));
+  std::istream in(&pipe);
+  auto copy = memory_store();
+  EXPECT_EQ(value_of(import_lines(*copy, in, "-")), (ImportCounts{2, 0, 0, 0, 5}));
+}
+
+TEST(Lines, ALineThatNestsDeepIsRefused) {
+  auto store = memory_store();
+  std::istringstream in(std::string(3'000'000, '[') + "\n");
+  EXPECT_EQ(import_lines(*store, in, "cache.jsonl").error().message,
+            "cache.jsonl:1: line nests 3000000 deep, expected at most 64");
+}
+
+TEST(Lines, AnImportSaysWhatItDid) {
+  EXPECT_EQ(to_text(ImportCounts{2, 1, 0, 0, 5}),
+            "2 records taken, 1 kept as they are here, 5 images");
+  EXPECT_EQ(to_text(ImportCounts{0, 0, 3, 4, 0}),
+            "0 records taken, 0 kept as they are here, 3 skipped: of another generator than what "
+            "is here, 4 skipped: without their images, 0 images");
 }
 
 TEST(Lines, ANameThatIsNotUtf8DoesNotCostTheExport) {

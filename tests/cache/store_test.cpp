@@ -23,8 +23,9 @@ std::unique_ptr<Store> open_store(const fs::path& folder, std::size_t cap = 1 <<
 /// What every store does, on memory and on disk.
 class AnyStore : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<Store> store() {
-    return GetParam() == std::string("memory") ? memory_store() : open_store(folder_.path());
+  std::unique_ptr<Store> store(std::size_t cap = 1 << 30) {
+    return GetParam() == std::string("memory") ? memory_store(cap)
+                                               : open_store(folder_.path(), cap);
   }
   TemporaryFolder folder_;
 };
@@ -107,6 +108,135 @@ TEST_P(AnyStore, ErasesAndVisits) {
     return true;
   }));
   EXPECT_EQ(ids, "ab");
+}
+
+std::string images_in(const Store& store, int first, int last) {
+  std::string text;
+  for (int i = first; i <= last; ++i)
+    if (value_of(store.image(sample_digest(i)))) text += std::to_string(i) + " ";
+  return text;
+}
+
+Images some_images(std::initializer_list<int> numbers, std::size_t bytes) {
+  Images images;
+  for (int number : numbers)
+    images.push_back(std::make_shared<const jit::Image>(sample_image(number, bytes)));
+  return images;
+}
+
+TEST_P(AnyStore, KeepsImagesThatBelongTogetherTogether) {
+  auto store = this->store(500'000);
+  for (int i = 1; i <= 4; ++i) must(store->put_image(sample_image(i, 100'000)));
+  // One by one, the first of these four would be the oldest when the last one comes.
+  must(store->put_images(some_images({11, 12, 13, 14}, 110'000)));
+  EXPECT_EQ(images_in(*store, 1, 20), "11 12 13 14 ");
+  EXPECT_EQ(value_of(store->statistics()).evicted_images, 4u);
+}
+
+TEST_P(AnyStore, ImagesThatExceedTheCapTogetherAreRefusedAndCostNothing) {
+  auto store = this->store(500'000);
+  must(store->put_image(sample_image(1, 100'000)));
+  Images images = some_images({11, 12, 13, 14, 15}, 110'000);
+  Record record = sample_record(1);
+  record.entries[0].plan.launches[0].image = sample_digest(11);
+  for (int i = 12; i <= 15; ++i) {
+    record.entries[0].plan.launches.push_back(record.entries[0].plan.launches[0]);
+    record.entries[0].plan.launches.back().image = sample_digest(i);
+  }
+  auto change = [&](Record& fresh) { fresh = record; };
+  for (const auto& refused :
+       {store->put_images(images), store->update(record.key, change, images)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(refused.error().message.find("5 images that belong together have "),
+              std::string::npos)
+        << refused.error().message;
+    EXPECT_NE(refused.error().message.find("expected at most 468750: the cap of 500000 less "),
+              std::string::npos)
+        << refused.error().message;
+  }
+  EXPECT_EQ(images_in(*store, 1, 20), "1 ");
+  EXPECT_EQ(value_of(store->get(record.key)), std::nullopt);
+  EXPECT_EQ(value_of(store->statistics()).evicted_images, 0u);
+}
+
+TEST_P(AnyStore, ARecordIsWrittenWithItsImagesAndNoOthers) {
+  auto store = this->store(500'000);
+  for (int i = 21; i <= 24; ++i) must(store->put_image(sample_image(i, 110'000)));
+  Record record = sample_record(1);  // names 1, 1001, 2 and 1002
+  must(store->update(
+      record.key, [&](Record& fresh) { fresh = record; },
+      some_images({1, 1001, 2, 1002, 7}, 110'000)));
+  EXPECT_EQ(value_of(store->get(record.key)), record);
+  EXPECT_EQ(images_in(*store, 1, 2000), "1 2 1001 1002 ");
+  // An entry that was not taken brings no images either.
+  must(store->update(
+      record.key, [](Record&) {}, some_images({8}, 10)));
+  EXPECT_EQ(images_in(*store, 1, 2000), "1 2 1001 1002 ");
+  EXPECT_TRUE(value_of(has_images(*store, record.entries[0])));
+}
+
+TEST_P(AnyStore, AnEntryWithoutOneOfItsImagesIsNotWhole) {
+  auto store = this->store();
+  Record record = sample_record(1);
+  must(store->put_image(sample_image(1)));
+  EXPECT_FALSE(value_of(has_images(*store, record.entries[0])));
+  must(store->put_image(sample_image(1001)));
+  EXPECT_TRUE(value_of(has_images(*store, record.entries[0])));
+}
+
+TEST_P(AnyStore, DropsTheOldestTrialsAboveTheirShare) {
+  auto store = this->store(160'000);  // 10,000 for trials
+  const Digest old = sample_digest(1), now = sample_digest(2);
+  const std::string body(990, 'x');
+  for (int i = 10; i < 15; ++i) must(store->put_trial({"new " + std::to_string(i), body, now}));
+  for (int i = 10; i < 15; ++i) must(store->put_trial({"old " + std::to_string(i), body, old}));
+  for (int i = 15; i < 22; ++i) must(store->put_trial({"new " + std::to_string(i), body, now}));
+  std::string left;
+  must(store->each_trial([&](const StoredTrial& trial) {
+    left += trial.id + ", ";
+    return true;
+  }));
+  EXPECT_EQ(left, "new 13, new 14, new 15, new 16, new 17, new 18, new 19, new 20, new 21, ");
+  auto statistics = value_of(store->statistics());
+  EXPECT_EQ(statistics.trials, 9u);
+  EXPECT_EQ(statistics.evicted_trials, 8u);
+  EXPECT_EQ(statistics.trial_bytes, 9 * (990 + 6u));
+  // What trials hold is not there for images.
+  must(store->put_image(sample_image(1, 148'000)));
+  must(store->put_image(sample_image(2, 5'000)));
+  EXPECT_EQ(images_in(*store, 1, 2), "2 ");
+  EXPECT_LE(value_of(store->statistics()).bytes, 160'000u);
+  auto refused = store->put_trial({"huge", std::string(10'000, 'x'), now});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("trial huge has 10004 bytes, expected at most 10000: a "
+                                         "sixteenth of the cap of 160000"),
+            std::string::npos)
+      << refused.error().message;
+}
+
+TEST_P(AnyStore, ASnapshotSeesNothingOfWhatComesLater) {
+  auto store = this->store(500'000);
+  Record record = sample_record(1);
+  auto put = [&](Record& fresh) { fresh = record; };
+  must(store->update(record.key, put, some_images({1, 2, 1001, 1002}, 100'000)));
+  auto snapshot = value_of(store->snapshot());
+  must(store->put_images(some_images({11, 12, 13, 14}, 110'000)));
+  must(store->put(sample_record(5)));
+  must(store->update(record.key, [](Record& known) { known.entries.pop_back(); }));
+  EXPECT_EQ(images_in(*store, 1, 2000), "11 12 13 14 ");
+  std::vector<Record> seen;
+  must(snapshot->each([&](const Record& one) {
+    seen.push_back(one);
+    return true;
+  }));
+  EXPECT_EQ(seen, std::vector<Record>{record});
+  for (int i : {1, 2, 1001, 1002}) {
+    auto image = value_of(snapshot->image(sample_digest(i)));
+    ASSERT_TRUE(image) << i;
+    EXPECT_TRUE(same(*image, sample_image(i, 100'000)));
+  }
+  EXPECT_FALSE(value_of(snapshot->image(sample_digest(11))));
 }
 
 TEST_P(AnyStore, ServesReadersWhileAWriterWrites) {
@@ -235,6 +365,52 @@ TEST(RocksStore, ARecordOutlivesItsImages) {
   EXPECT_EQ(value_of(store->get(sample_record(1).key)), sample_record(1));
 }
 
+TEST(RocksStore, TrialsKeepTheirOrderOverARestart) {
+  TemporaryFolder folder;
+  const std::string body(990, 'x');
+  auto put = [&](Store& store, const char* id) {
+    must(store.put_trial({id, body, sample_digest(1)}));
+  };
+  {
+    auto store = open_store(folder.path(), 64'000);  // 4,000 for trials
+    for (const char* id : {"d", "c", "b"}) put(*store, id);
+  }
+  auto store = open_store(folder.path(), 64'000);
+  EXPECT_EQ(value_of(store->statistics()).trial_bytes, 3 * 991u);
+  for (const char* id : {"a", "e"}) put(*store, id);
+  EXPECT_FALSE(value_of(store->trial("d")));
+  EXPECT_FALSE(value_of(store->trial("c"))) << "a sixteenth is made free too";
+  EXPECT_TRUE(value_of(store->trial("b")));
+}
+
+/// Readers of images need the index only: they do not wait while a writer syncs its disk, or while
+/// a change takes its time.
+TEST(RocksStore, ReadsImagesWhileARecordIsBeingChanged) {
+  TemporaryFolder folder;
+  auto store = open_store(folder.path());
+  for (int i = 0; i < 100; ++i) must(store->put_image(sample_image(i, 100)));
+  must(store->update(sample_record(1).key, [&](Record& record) {
+    std::thread reader([&] {
+      for (int i = 0; i < 100; ++i) value_of(store->image(sample_digest(i)));
+    });
+    reader.join();
+    record.generator = sample_digest(1);
+  }));
+}
+
+TEST(RocksStore, TellsWhatItKeepsOnceItIsKept) {
+  TemporaryFolder folder;
+  RocksOptions options{folder.path()};
+  std::string told;
+  options.trace = [&](const std::string& message) { told += message + "\n"; };
+  auto store = value_of(open_rocks_store(options));
+  must(store->put_trial({"a", "{}", {}}));
+  must(store->put(sample_record(1)));
+  EXPECT_EQ(told, "trial a is kept as " + digest_of("{}").hex() + "\nrecord " +
+                      sample_record(1).key.problem.hex() + " is kept as " +
+                      digest_of(pack(sample_record(1))).hex() + "\n");
+}
+
 TEST(RocksStore, EvictedBytesLeaveTheDisk) {
   TemporaryFolder folder;
   auto store = open_store(folder.path(), 400'000);
@@ -251,7 +427,7 @@ TEST(RocksStore, AnImageAboveTheCapIsRefused) {
   auto put = store->put_image(sample_image(1, 2000));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_NE(put.error().message.find("expected at most the cap of 1000"), std::string::npos);
+  EXPECT_NE(put.error().message.find("the cap of 1000 less"), std::string::npos);
   EXPECT_EQ(value_of(store->statistics()).images, 0u);
 }
 

@@ -65,7 +65,7 @@ TEST_F(Json, OfEveryCommandIsOneDocument) {
       {"cache show ''", 0, {}},
       {"cache stats", 0, {"records", "images", "trials"}},
       {"cache export lines", 0, {"lines", "file"}},
-      {"cache import lines", 0, {"lines", "file"}},
+      {"cache import lines", 0, {"file", "taken", "kept", "other_generator", "without_images", "images"}},
       {"bundle make bundle " + small + " --candidates 1", 0, {"folder", "trials", "problems"}},
       {"bundle run bundle --device virtual:h200", 0, {"journal", "trials", "run", "failed"}},
       {"bundle import bundle", 0, {"journal", "imported"}},

@@ -61,7 +61,7 @@ std::vector<Message> all_messages() {
           Export{},
           Exported{18, 19},
           Import{std::string("line\n\0", 6), false},
-          Imported{20},
+          Imported{20, 21, 22, 23, 24},
           Ping{},
           Done{},
           Shutdown{}};

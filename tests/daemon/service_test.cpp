@@ -394,7 +394,7 @@ TEST_F(ServiceTest, ImportsAreServedAtOnceAndExportsComeBack) {
   }
   std::ostringstream lines;
   ASSERT_TRUE(cache::export_lines(*other, lines));
-  EXPECT_EQ(value_of(service_->import_lines(lines.str())), 3u);
+  EXPECT_EQ(value_of(service_->import_lines(lines.str())).items(), 3u);
   EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kHit);
   auto exported = value_of(service_->export_lines());
   EXPECT_EQ(exported.lines, 4u);

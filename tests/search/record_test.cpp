@@ -109,6 +109,31 @@ TEST(StoredReport, OfAnotherGeneratorReplacesWhatWasThere) {
   EXPECT_EQ((*record)->entries.size(), 1u);
 }
 
+TEST(StoredReport, TakesThePlaceOfABetterOneThatLostItsImages) {
+  const auto store = cache::memory_store(2'000);
+  TuneReport report = samples::report();
+  for (auto& image : report.images) {
+    jit::Image larger = *image;
+    larger.ptx.resize(200, ' ');
+    image = std::make_shared<const jit::Image>(std::move(larger));
+  }
+  ASSERT_TRUE(store_report(*store, report, request()));
+  report.choice_sample.time_us *= 2;
+  const cache::Key key = cache::Key::of(*request().op, report.device);
+  ASSERT_TRUE(store_report(*store, report, request()));
+  EXPECT_EQ((*store->get(key))->entries[0].evidence.time_us, 4) << "the better one stands";
+  jit::Image large;
+  large.digest = digest_of("large");
+  large.ptx = std::string(1'860, 'x');
+  ASSERT_TRUE(store->put_image(large));
+  for (const auto& image : report.images) ASSERT_FALSE(*store->image(image->digest));
+  ASSERT_TRUE(store_report(*store, report, request()));
+  const auto record = store->get(key);
+  EXPECT_EQ((*record)->entries.size(), 1u);
+  EXPECT_EQ((*record)->entries[0].evidence.time_us, 8);
+  EXPECT_TRUE(*cache::has_images(*store, (*record)->entries[0]));
+}
+
 TEST(StoredReport, OfAnInterruptedTuneIsNone) {
   const auto store = cache::memory_store();
   TuneReport report = samples::report();
