@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/image.h"
+#include "jit/timing_constants.h"
 
 namespace tilewright::jit {
 
@@ -48,6 +49,7 @@ struct DeviceDescription {
   double special_per_clock_per_sm = 16;  ///< exp2, rcp, rsqrt, ...
   double launch_us = 2.0;
   double dram_latency_ns = 600;
+  TimingConstants timing;
 
   static Result<DeviceDescription> parse(const std::string& yaml, const std::string& file);
   static Result<DeviceDescription> load(const std::filesystem::path& file);

@@ -147,6 +147,35 @@ class Reader {
     return {};
   }
 
+  /// An optional map of constants; those that it does not name keep their values.
+  Result<void> constants(const std::string& key, TimingConstants& out) {
+    known_.push_back(key);
+    const auto at = entries_.find(key);
+    if (at == entries_.end()) return {};
+    const Entry entry = std::move(at->second);
+    entries_.erase(at);
+    if (!entry.value.empty())
+      return wrong(
+          file_, entry.line,
+          fmt::format("{} is '{}', expected indented lines of 'name: value'", key, entry.value));
+    for (const auto& [name, value] : entry.children) {
+      const auto* constant =
+          std::find_if(std::begin(kTimingConstants), std::end(kTimingConstants),
+                       [&name = name](const TimingConstant& each) { return each.name == name; });
+      if (constant == std::end(kTimingConstants)) {
+        std::vector<std::string_view> names;
+        for (const TimingConstant& each : kTimingConstants) names.emplace_back(each.name);
+        return wrong(
+            file_, value.line,
+            fmt::format("{} has '{}', expected one of {}", key, name, fmt::join(names, ", ")));
+      }
+      TILEWRIGHT_ASSIGN_OR_RETURN(
+          out.*(constant->value),
+          parse<double>(key + "." + name, value, constant->low, constant->high));
+    }
+    return {};
+  }
+
   Result<void> finish() {
     if (entries_.empty()) return {};
     const auto* first = &*entries_.begin();
@@ -226,6 +255,7 @@ Result<DeviceDescription> DeviceDescription::parse(const std::string& yaml,
       reader.optional("special_per_clock_per_sm", out.special_per_clock_per_sm, 1, 1024));
   TILEWRIGHT_TRY(reader.optional("launch_us", out.launch_us, 0, 1000));
   TILEWRIGHT_TRY(reader.optional("dram_latency_ns", out.dram_latency_ns, 1, 1e5));
+  TILEWRIGHT_TRY(reader.constants("timing", out.timing));
   TILEWRIGHT_TRY(reader.finish());
   if (info.shared_per_block_optin > info.shared_per_sm)
     return fail(

@@ -43,13 +43,18 @@ struct VirtualLaunch {
   std::uint64_t warp_instructions = 0;  ///< of the blocks executed, as the next ones
   std::uint64_t global_load_bytes = 0, global_store_bytes = 0;
   std::uint64_t global_sectors = 0;  ///< of 32 bytes
-  std::uint64_t shared_wavefronts = 0;
+  std::uint64_t shared_wavefronts = 0, shared_conflicts = 0;
+  std::uint64_t global_requests = 0, tensor_operations = 0;
+  std::uint64_t barriers = 0;  ///< per warp
   std::uint64_t fma_lanes = 0;
-  double dram_us = 0, l2_us = 0, fma_us = 0, integer_us = 0, issue_us = 0, shared_us = 0,
-         special_us = 0, latency_us = 0,
-         launch_us = 0;  ///< modelled time were that resource the only one
+  double dram_us = 0, l2_us = 0, tensor_us = 0, fma_us = 0, integer_us = 0, issue_us = 0,
+         shared_us = 0, special_us = 0, latency_us = 0,
+         launch_us = 0;                 ///< modelled time were that resource the only one
+  double dram_bytes = 0, l2_bytes = 0;  ///< of the whole grid, as the next ones
+  double waves = 0;                     ///< of blocks, rounded up
   int occupancy_blocks_per_sm = 0;
-  char bound_by[16] = {};  ///< "dram", "l2", "fma", "issue", "shared", ...
+  char occupancy_limiter[16] = {};  ///< "registers", "shared", "threads", "blocks"
+  char bound_by[16] = {};           ///< "dram", "l2", "fma", "issue", "shared", ...
 };
 
 /// What libtilewright_vgpu.so exports beside the driver API. All extern "C".

@@ -142,7 +142,10 @@ struct Counters {
   std::uint64_t global_load_bytes = 0, global_store_bytes = 0;      ///< asked for by lanes
   /// Distinct 32-byte sectors that the executed blocks touched: what DRAM has to move at least.
   std::uint64_t distinct_load_sectors = 0, distinct_store_sectors = 0;
-  std::uint64_t shared_requests = 0, shared_wavefronts = 0;  ///< wavefronts - requests: conflicts
+  std::uint64_t shared_requests = 0, shared_wavefronts = 0;
+  /// Of shared_wavefronts, those that lanes on different banks would not need: a request of 16 bytes
+  /// per lane has four wavefronts without a conflict.
+  std::uint64_t shared_conflicts = 0;
   std::uint64_t local_requests = 0;
   std::uint64_t atomics = 0;
   std::uint64_t barriers = 0;  ///< per warp

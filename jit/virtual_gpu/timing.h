@@ -1,11 +1,9 @@
-/// The timing model: from the counters of a launch and the description of the device to microseconds.
-/// A first one, to rank candidates by, not to report times with; docs/virtual-gpu.md derives it.
-/// Pure: the same launch has the same time.
+/// The timing model of a launch that was executed: its counters and the description of the device
+/// make microseconds. To rank candidates by, not to report times with; docs/virtual-gpu.md derives
+/// it. Pure: the same launch has the same time.
 #pragma once
 
-#include "jit/device.h"
-#include "jit/virtual_gpu/machine.h"
-#include "jit/virtual_gpu/occupancy.h"
+#include "jit/virtual_gpu/timing/model.h"
 
 namespace tilewright::vgpu {
 
@@ -17,16 +15,9 @@ struct LaunchShape {
   double launch_us = 0;  ///< what this launch costs beside its execution
 };
 
-/// Each `_us` but the total: the time were that resource the only one.
-struct LaunchTime {
-  double total_us = 0;
-  double dram_us = 0, l2_us = 0, fma_us = 0, integer_us = 0, issue_us = 0, shared_us = 0,
-         special_us = 0, latency_us = 0, launch_us = 0;
-  double dram_bytes = 0, l2_bytes = 0;
-  double waves = 0;  ///< of blocks, rounded up
-  Occupancy occupancy;
-  const char* bound_by = "launch";
-};
+/// What the launch does, from what its executed blocks did.
+Work work_of(const jit::DeviceDescription& device, const LaunchShape& shape,
+             const Counters& counters);
 
 LaunchTime model_launch(const jit::DeviceDescription& device, const LaunchShape& shape,
                         const Counters& counters);

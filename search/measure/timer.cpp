@@ -36,9 +36,11 @@ Enqueue enqueue_of(const TimedPlan& plan) {
 double share(const jit::VirtualLaunch& launch) {
   const std::string_view bound_by = launch.bound_by;
   const std::pair<std::string_view, double> resources[] = {
-      {"integer", launch.integer_us}, {"dram", launch.dram_us},       {"l2", launch.l2_us},
-      {"fma", launch.fma_us},         {"issue", launch.issue_us},     {"shared", launch.shared_us},
-      {"special", launch.special_us}, {"latency", launch.latency_us}, {"launch", launch.launch_us}};
+      {"integer", launch.integer_us}, {"dram", launch.dram_us},
+      {"l2", launch.l2_us},           {"fma", launch.fma_us},
+      {"tensor", launch.tensor_us},   {"issue", launch.issue_us},
+      {"shared", launch.shared_us},   {"special", launch.special_us},
+      {"latency", launch.latency_us}, {"launch", launch.launch_us}};
   for (const auto& [name, time_us] : resources)
     if (name == bound_by && launch.modelled_us > 0)
       return std::min(1.0, time_us / launch.modelled_us);

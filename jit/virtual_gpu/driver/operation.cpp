@@ -53,9 +53,15 @@ jit::VirtualLaunch summary(const LaunchTime& time, const Counters& counters, std
   out.global_store_bytes = counters.global_store_bytes;
   out.global_sectors = counters.global_load_sectors + counters.global_store_sectors;
   out.shared_wavefronts = counters.shared_wavefronts;
+  out.shared_conflicts = counters.shared_conflicts;
+  out.global_requests = counters.global_loads + counters.global_stores;
+  for (const std::uint64_t operations : counters.tensor_operations)
+    out.tensor_operations += operations;
+  out.barriers = counters.barriers;
   out.fma_lanes = counters.fma_warps * 32;
   out.dram_us = time.dram_us;
   out.l2_us = time.l2_us;
+  out.tensor_us = time.tensor_us;
   out.fma_us = time.fma_us;
   out.integer_us = time.integer_us;
   out.issue_us = time.issue_us;
@@ -63,6 +69,10 @@ jit::VirtualLaunch summary(const LaunchTime& time, const Counters& counters, std
   out.special_us = time.special_us;
   out.latency_us = time.latency_us;
   out.launch_us = time.launch_us;
+  out.dram_bytes = time.dram_bytes;
+  out.l2_bytes = time.l2_bytes;
+  out.waves = time.waves;
+  std::strncpy(out.occupancy_limiter, time.occupancy.limiter, sizeof out.occupancy_limiter - 1);
   out.occupancy_blocks_per_sm = time.occupancy.blocks_per_sm;
   std::strncpy(out.bound_by, time.bound_by, sizeof out.bound_by - 1);
   return out;

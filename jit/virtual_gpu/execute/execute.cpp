@@ -41,6 +41,7 @@ void add_memory_counts(const Counters& from, Counters& to) {
   to.global_store_bytes += from.global_store_bytes;
   to.shared_requests += from.shared_requests;
   to.shared_wavefronts += from.shared_wavefronts;
+  to.shared_conflicts += from.shared_conflicts;
   to.local_requests += from.local_requests;
   to.atomics += from.atomics;
 }

@@ -227,10 +227,11 @@ namespace {
 /// Wavefronts of one request: in each phase as many as the busiest of the 32 banks has different
 /// words. Accesses of 8 and 16 bytes go in two and four phases; since they are aligned, banks can
 /// be taken in groups of as many bytes.
-std::uint64_t shared_wavefronts(const std::uint64_t* addresses, std::uint32_t mask, int bytes) {
+void count_wavefronts(const std::uint64_t* addresses, std::uint32_t mask, int bytes,
+                      Counters& counters) {
   int unit = std::max(bytes, 4), phases = unit / 4, lanes = kLanes / phases, groups = 128 / unit;
   auto shift = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(unit)));
-  std::uint64_t total = 0;
+  std::uint64_t total = 0, needed = 0;
   for (int phase = 0; phase < phases; ++phase) {
     std::uint64_t seen[32][kLanes];
     std::uint8_t count[32] = {};
@@ -246,8 +247,10 @@ std::uint64_t shared_wavefronts(const std::uint64_t* addresses, std::uint32_t ma
       most = std::max(most, count[group]);
     }
     total += most;
+    needed += most > 0;
   }
-  return std::max<std::uint64_t>(total, 1);
+  counters.shared_wavefronts += std::max<std::uint64_t>(total, 1);
+  counters.shared_conflicts += total - needed;
 }
 
 /// Calls f with each different sector of the request once.
@@ -295,7 +298,7 @@ void count_request(const Step* step, Warp& warp, const std::uint64_t* addresses,
       std::uint64_t offsets[kLanes];
       for (int i = 0; i < kLanes; ++i) offsets[i] = addresses[i] - base;
       ++counters.shared_requests;
-      counters.shared_wavefronts += shared_wavefronts(offsets, mask, site.bytes);
+      count_wavefronts(offsets, mask, site.bytes, counters);
       return;
     }
     case Space::kLocal:
