@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "search/extend.h"
 #include "search/measure/statistics.h"
@@ -254,7 +255,24 @@ Result<void> Finals::add_plans(TuneReport& report, int chosen, bool verify) {
   if (!verify) return {};
 
   clock_.show("the plan for unaligned tensors", 0);
-  Result<Composition> narrow = std::move(composer_.compose(parts, Alignment::kAny).front());
+  TILEWRIGHT_TRY(add_narrow(report, finalist, finalist.parts));
+  if (!report.narrow_failure) return {};
+  // Rather slow than refused.
+  Partition partition;
+  for (const Part& part : finalist.parts) partition.push_back(part.group);
+  TILEWRIGHT_ASSIGN_OR_RETURN(const Finalist safe, this->finalist(partition, true));
+  if (safe.parts == finalist.parts) return {};
+  const std::optional<Error> why = std::exchange(report.narrow_failure, std::nullopt);
+  TILEWRIGHT_TRY(add_narrow(report, finalist, safe.parts));
+  if (report.narrow_failure) report.narrow_failure = why;
+  return {};
+}
+
+/// The plan that `parts` make for tensors of any alignment, once it is verified; else why not.
+Result<void> Finals::add_narrow(TuneReport& report, const Finalist& finalist,
+                                const std::vector<Part>& parts) {
+  const std::vector<Part> one[] = {parts};
+  Result<Composition> narrow = std::move(composer_.compose(one, Alignment::kAny).front());
   if (narrow && narrow->plan == report.plan) return {};  // it has no alignment to lose
   if (!narrow) {
     report.narrow_failure = narrow.error();

@@ -39,6 +39,8 @@ class Finals {
   Trial trial_of(const Finalist& finalist) const;
   void choose(TuneReport& report) const;
   Result<void> add_plans(TuneReport& report, int chosen, bool verify);
+  Result<void> add_narrow(TuneReport& report, const Finalist& finalist,
+                          const std::vector<Part>& parts);
   std::optional<Finalist> rival_of(const Finalist& chosen);
   void extend(TuneReport& report, double begin_seconds, std::stop_token stop);
 

@@ -333,6 +333,32 @@ TEST_F(Tuner, ANarrowTwinThatIsWrongIsLeftOutAndSaidSo) {
   EXPECT_THAT(to_text(report), HasSubstr("unaligned tensors are not served: fault: misaligned"));
 }
 
+TEST_F(Tuner, WhereTheWinnersNarrowTwinFailsTheSafeConfigsTakeItsPlace) {
+  request_.budget.evaluations = 60;
+  measurer_.time = [](const fakes::Kernel& kernel) {
+    return kernel.family == "gemm" ? 100.0 / static_cast<double>(kernel.width) : 1.0;
+  };
+  pool_.broken = [](const std::string& text) -> std::optional<Error> {
+    if (text.find(" narrow\n") == std::string::npos ||
+        text.find("depth=1 width=1 narrow") != std::string::npos)
+      return std::nullopt;
+    return Error{ErrorCode::kCompile, "a static assertion failed", ""};
+  };
+  const TuneReport report = tuned();
+  EXPECT_FALSE(report.narrow_failure);
+  ASSERT_FALSE(report.narrow.launches.empty());
+  EXPECT_TRUE(report.narrow.legal.empty());
+  for (const jit::PlanLaunch& launch : report.narrow.launches)
+    EXPECT_TRUE(std::any_of(report.images.begin(), report.images.end(),
+                            [&](const auto& image) { return image->digest == launch.image; }));
+  // It was verified as the winner's would have been.
+  EXPECT_TRUE(
+      std::any_of(measurer_.trials.begin(), measurer_.trials.end(), [&](const Trial& trial) {
+        return !trial.timed && trial.plan.launches == report.narrow.launches &&
+               trial.displacement.contains("x");
+      }));
+}
+
 TEST_F(Tuner, RecalledTrialsAreNotRunAgainAndTheResultIsTheSame) {
   request_.budget.evaluations = 40;
   std::map<std::string, std::string> journal;
