@@ -111,6 +111,7 @@ Result<void> spend(const TuneRequest& request, const PartitionSpace& space, std:
 Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, Measurer& measurer,
                         const TuneHooks& hooks, std::stop_token stop) {
   TILEWRIGHT_TRY(check_request(request));
+  TILEWRIGHT_TRY(templates::check_output_places(*request.op, request.bindings));
   TILEWRIGHT_TRY(templates::check_sizes(*request.op, request.bindings));
   const jit::DeviceInfo& device = measurer.device();
   const std::filesystem::path spaces =

@@ -45,7 +45,8 @@ Result<Tensors> Tensors::allocate(const jit::Context& context, const Problem& pr
   auto add = [&](templates::ValueId id, DType dtype,
                  const std::vector<templates::Dim>& strides) -> Result<void> {
     TILEWRIGHT_ASSIGN_OR_RETURN(
-        auto layout, search::TensorLayout::of(op.value(id), dtype, strides, problem.bindings, 0));
+        auto layout, search::TensorLayout::of(op.value(id), dtype, strides, problem.bindings, 0,
+                                              /*may_overlap=*/op.is_input(id)));
     TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer, jit::DeviceBuffer::allocate(context, layout.bytes));
     tensors.layouts.push_back(std::move(layout));
     tensors.buffers.push_back(std::move(buffer));

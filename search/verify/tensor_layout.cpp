@@ -31,7 +31,7 @@ jit::TensorArgument TensorLayout::argument(CUdeviceptr buffer) const {
 Result<TensorLayout> TensorLayout::of(const templates::Value& value, DType dtype,
                                       const std::vector<templates::Dim>& strides,
                                       const templates::Bindings& bindings,
-                                      std::int64_t displacement) {
+                                      std::int64_t displacement, bool may_overlap) {
   TensorLayout layout{.name = value.name, .dtype = dtype};
   auto located = [&](Error error) {
     return fail(with_context(std::move(error), "'" + value.name + "'"));
@@ -55,7 +55,7 @@ Result<TensorLayout> TensorLayout::of(const templates::Value& value, DType dtype
     const Wide inner = axis + 1 < layout.shape.size()
                            ? Wide{layout.shape[axis + 1]} * layout.strides[axis + 1]
                            : 1;
-    if (layout.shape[axis] > 1 && layout.strides[axis] < inner) {
+    if (!may_overlap && layout.shape[axis] > 1 && layout.strides[axis] < inner) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("'{}' has stride {} on axis {}, expected at least {}", value.name,
                               layout.strides[axis], axis, inner));

@@ -30,10 +30,13 @@ struct TensorLayout {
   jit::TensorArgument argument(CUdeviceptr buffer) const;
 
   /// `displacement`: of the base from a 256-byte boundary; a multiple of the element's size.
+  /// `may_overlap`: rows may lie on each other, as those of a broadcast input do; an element then
+  /// is what was last written there.
   /// Errors: kInvalidArgument (a dimension without a value, overlapping rows, a wrong displacement).
   static Result<TensorLayout> of(const templates::Value& value, DType dtype,
                                  const std::vector<templates::Dim>& strides,
-                                 const templates::Bindings& bindings, std::int64_t displacement);
+                                 const templates::Bindings& bindings, std::int64_t displacement,
+                                 bool may_overlap = false);
 };
 
 /// Offset of the first byte in [begin, end) that is not poison; `end` if all are.

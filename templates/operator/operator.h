@@ -169,6 +169,10 @@ using Bindings = std::map<std::string, std::int64_t>;
 /// "[M, 4096]".
 std::string to_string(const Shape& shape);
 
+/// That the elements of each output have places of their own, as far as `bindings` say.
+/// Errors: kInvalidArgument names the stride.
+Result<void> check_output_places(const Operator& op, const Bindings& bindings);
+
 /// A statement as in the YAML, with its operands' names; constants are written in place.
 std::string print(const Operator& op, const Statement& statement);
 

@@ -187,6 +187,12 @@ TEST_F(KernelCases, QueriesInsidePackedRows) {
   }
 }
 
+TEST_F(KernelCases, InputRowsThatLieOnEachOther) {
+  for (const char* stride : {"0", "8"}) {
+    verify("simt_gemm", op("strided_rows", {{"ldx", stride}}), {}, {{"M", 20}}, 0, true);
+  }
+}
+
 TEST_F(KernelCases, AnyNumberOfTilesAgainstAnyNumberOfStages) {
   const Operator group = op("mlp_up", {{"T", "f32"}, {"N", "32"}, {"K", "dynamic"}});
   for (std::int64_t stages : {1, 2, 3, 4}) {

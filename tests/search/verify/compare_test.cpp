@@ -144,6 +144,12 @@ TEST(TensorLayout, CountsRedzonesStridesAndDisplacement) {
   auto overlapping = TensorLayout::of(value, DType::kF16, {{14, {}}, {5, {}}, {1, {}}}, {}, 0);
   ASSERT_FALSE(overlapping);
   EXPECT_EQ(overlapping.error().message, "'t' has stride 14 on axis 0, expected at least 15");
+  // An input's rows may lie on each other.
+  auto broadcast = TensorLayout::of(value, DType::kF16, {{0, {}}, {2, {}}, {1, {}}}, {}, 0,
+                                    /*may_overlap=*/true);
+  ASSERT_TRUE(broadcast);
+  EXPECT_EQ(broadcast->row_offset(4), kRedzone + 2 * 2);
+  EXPECT_EQ(broadcast->bytes, kRedzone + 2 * (2 * 2 + 4) + kRedzone);
 }
 
 TEST(TensorLayout, RefusesStridesWithWhichATensorSpansMoreThanAnyMemory) {
