@@ -42,11 +42,12 @@ TEST(Parser, ErrorsNameTheLineAndWhatWasWanted) {
        "ptx line 3: modifier '.frob' is not supported: 'add.frob.u32 %r1, %r2, %r3'"},
       {".entry k() {\n .reg .f32 %f<5>;\n sqrt.approx.rz.f16 %f1, %f2;\n}", ErrorCode::kUnsupported,
        "ptx line 3: the type is not supported: 'sqrt.approx.rz.f16 %f1, %f2'"},
-      {".entry k() {\n .reg .b32 %r<9>;\n mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-       "{%r1}, {%r2}, {%r3}, {%r4};\n}",
+      {".entry k() {\n .reg .b32 %r<9>;\n tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, "
+       "%r2;\n "
+       "ret;\n}",
        ErrorCode::kUnsupported,
-       "ptx line 3: instruction is not supported: 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16."
-       "f32 {%r1}, {%r2}, {%r3}, {%r4}'"},
+       "ptx line 3: instruction is not supported: "
+       "'tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, %r2'"},
       {".extern .func (.param .b32 r) vprintf(.param .b64 a);\n.entry k() {\n call vprintf;\n}",
        ErrorCode::kUnsupported,
        "ptx line 3: the function called has no body in this module: 'call vprintf'"},
