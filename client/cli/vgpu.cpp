@@ -1,0 +1,55 @@
+// tilewright vgpu: kernels and programs on the virtual GPU.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "client/cli/session.h"
+#include "client/cli/validators.h"
+#include "client/cli/vgpu/command.h"
+
+namespace tilewright::cli {
+
+void add_vgpu(CLI::App& app, Session& session) {
+  auto* vgpu = app.add_subcommand("vgpu", "Check kernels and run programs on the virtual GPU");
+  vgpu->require_subcommand(1);
+
+  auto check_flags = std::make_shared<VgpuCheckFlags>();
+  auto* check = vgpu->add_subcommand("check", "Run one kernel, check it, compare what it wrote");
+  check->add_option("kernel", check_flags->kernel, "A .cu or .ptx file")->required();
+  check->add_option("--launch", check_flags->launch, "The launch specification, YAML")->required();
+  check->add_option("--check", check_flags->check, "off, memory or full")
+      ->check(CLI::IsMember({"off", "memory", "full"}));
+  check->add_option("--arch", check_flags->architecture,
+                    "sm_80, sm_90a, ...: what NVRTC compiles for");
+  check->add_option("--seed", check_flags->seed, "Of the schedule; 0: the canonical order");
+  check->add_option("--seeds", check_flags->seeds, "Schedules to try, from --seed on")
+      ->check(at_least(1));
+  check->add_option("--size", check_flags->sizes, "NAME=INTEGER, instead of the specification's")
+      ->delimiter(',');
+  check->add_option("--deadline", check_flags->deadline_s, "Seconds for a launch; 0: no end")
+      ->check(CLI::NonNegativeNumber);
+  check->add_option("--threads", check_flags->threads, "Host threads, without full checks")
+      ->check(at_least(1));
+  check->callback([&session, check_flags] { run_vgpu_check(session, *check_flags); });
+
+  auto run_flags = std::make_shared<VgpuRunFlags>();
+  auto* run = vgpu->add_subcommand("run", "Run a program that uses the CUDA driver API");
+  run->add_option("--check", run_flags->check, "off, memory or full")
+      ->check(CLI::IsMember({"off", "memory", "full"}));
+  run->add_option("--seed", run_flags->seed, "Of the schedule; 0: the canonical order");
+  run->add_option("--deadline", run_flags->deadline_s, "Seconds for a launch; 0: no end")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--threads", run_flags->threads, "Host threads, without full checks")
+      ->check(at_least(1));
+  run->add_option("--faults", run_flags->faults, "Faults on request: a file, or the text itself");
+  run->add_option("--reports", run_flags->reports, "File for reports, a JSON object a line");
+  run->add_option("program", run_flags->program, "The program and its arguments")->required();
+  run->prefix_command();
+  run->fallthrough(false);  // what follows is the program's
+  run->callback([&session, run, run_flags] {
+    for (const std::string& word : run->remaining()) run_flags->program.push_back(word);
+    run_vgpu_run(session, *run_flags);
+  });
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,30 @@
+/// tilewright vgpu: what its subcommands share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/cli/session.h"
+
+namespace tilewright::cli {
+
+struct VgpuCheckFlags {
+  std::string kernel, launch, check = "full", architecture;
+  std::uint64_t seed = 0, seeds = 1;
+  double deadline_s = 60;
+  int threads = 1;
+  std::vector<std::string> sizes;  ///< "M=16"
+};
+void run_vgpu_check(Session& session, const VgpuCheckFlags& flags);
+
+struct VgpuRunFlags {
+  std::vector<std::string> program;  ///< and its arguments
+  std::string check = "off", faults, reports;
+  std::uint64_t seed = 0;
+  double deadline_s = 0;
+  int threads = 1;
+};
+void run_vgpu_run(Session& session, const VgpuRunFlags& flags);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,52 @@
+// Each launch specification of tests/virtual_gpu/samples, on each of its architectures and under
+// several schedules: right results, and no report.
+#include "tests/virtual_gpu/samples.h"
+
+#include <algorithm>
+
+namespace tilewright::cli {
+namespace {
+
+std::vector<std::string> specs() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kSamples))
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Samples : public testing::TestWithParam<std::string> {};
+
+TEST_P(Samples, AreRightAndWithoutReportUnderEverySchedule) {
+  auto spec = load_launch_spec(kSamples / (GetParam() + ".yaml"));
+  ASSERT_TRUE(spec) << spec.error().message;
+  auto file = load_kernel_file(spec->source);
+  ASSERT_TRUE(file) << file.error().message;
+  auto prepared = PreparedSpec::prepare(*spec);
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  const jit::DeviceDescription device = sample_device();
+  ASSERT_FALSE(spec->architectures.empty());
+  for (const jit::Architecture& architecture : spec->architectures) {
+    auto ptx = sample_ptx(*file, architecture, spec->flags);
+    if (!ptx && ptx.error().code == ErrorCode::kNotFound) GTEST_SKIP() << ptx.error().message;
+    ASSERT_TRUE(ptx) << ptx.error().message << "\n" << ptx.error().detail;
+    for (std::uint64_t seed : {0, 1, 2, 3}) {
+      for (vgpu::Check check : {vgpu::Check::kOff, vgpu::Check::kFull}) {
+        CheckOptions options;
+        options.seed = seed;
+        options.check = check;
+        auto result = prepared->run(*ptx, device, options);
+        ASSERT_TRUE(result) << result.error().message;
+        EXPECT_EQ(findings(*result), "")
+            << architecture.name() << ", seed " << seed << ", check " << int(check);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Samples, testing::ValuesIn(specs()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tilewright::cli
