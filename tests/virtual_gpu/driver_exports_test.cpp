@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "jit/driver_api.h"
+#include "jit/virtual_gpu/driver/export_list.h"
 
 namespace tilewright::vgpu {
 namespace {
@@ -23,7 +24,10 @@ std::set<std::string> wanted_names() {
   std::set<std::string> names;
   TILEWRIGHT_DRIVER_FUNCTIONS(TILEWRIGHT_INSERT)
   TILEWRIGHT_VIRTUAL_FUNCTIONS(TILEWRIGHT_INSERT)
+  TILEWRIGHT_VGPU_MORE_FUNCTIONS(TILEWRIGHT_INSERT)
+  TILEWRIGHT_VGPU_OLD_FUNCTIONS(TILEWRIGHT_INSERT)
   names.insert("cuGetProcAddress");  // of CUDA 11, beside the newer one
+  names.insert({"tilewrightVgpuSetTelemetry", "tilewrightVgpuGetTelemetry"});
   return names;
 }
 
@@ -49,7 +53,8 @@ std::set<std::string> exported_names() {
       Elf64_Sym symbol;
       std::memcpy(&symbol, file.data() + symbols.sh_offset + at, sizeof symbol);
       if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS) continue;
-      names.insert(file.data() + strings.sh_offset + symbol.st_name);
+      const std::string name = file.data() + strings.sh_offset + symbol.st_name;
+      if (!name.starts_with("nvml")) names.insert(name);  // the list of those is NVML's
     }
   }
   return names;
@@ -70,6 +75,20 @@ TEST(VirtualDriver, FindsEveryFunctionByItsPlainName) {
   EXPECT_EQ(found, dlsym(library, TILEWRIGHT_NAME_OF(name))) << #name;                       \
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
   TILEWRIGHT_DRIVER_FUNCTIONS(TILEWRIGHT_FIND)
+  TILEWRIGHT_VGPU_MORE_FUNCTIONS(TILEWRIGHT_FIND)
+  const struct {
+    const char* name;
+    int version;
+    const char* expected;  // null: a miss
+  } older[] = {
+      {"cuCtxCreate", 12040, "cuCtxCreate_v3"}, {"cuCtxCreate", 11030, "cuCtxCreate_v2"},
+      {"cuCtxCreate", 12050, "cuCtxCreate_v4"}, {"cuGraphGetEdges", 12020, nullptr},
+      {"cuGraphExecUpdate", 11080, nullptr},
+  };
+  for (const auto& c : older) {
+    EXPECT_EQ(find(c.name, &found, c.version, 0, &status), CUDA_SUCCESS);
+    EXPECT_EQ(found, c.expected ? dlsym(library, c.expected) : nullptr) << c.name << c.version;
+  }
   EXPECT_EQ(find("cuGetProcAddress", &found, 11080, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(found, dlsym(library, "cuGetProcAddress"));
   EXPECT_EQ(find("cuNoSuchFunction", &found, 13000, 0, &status), CUDA_SUCCESS);

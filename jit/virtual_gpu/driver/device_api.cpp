@@ -12,6 +12,7 @@ using vgpu::Needs;
 namespace {
 
 constexpr int kDriverVersion = 13000;
+constexpr const char* kBusId = "0000:01:00.0";
 
 /// Attributes that are zero on the virtual GPU are left out. CUDA C++ Programming Guide, "Compute
 /// Capabilities", for those that the description does not tell.
@@ -60,6 +61,35 @@ int attribute_of(const jit::DeviceDescription& device, CUdevice_attribute attrib
       return int(vgpu::kReservedSharedBytes);
     case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
       return 512;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return 1;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return int(vgpu::max_memory_clock_mhz(device)) * 1000;  // kHz
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return vgpu::kMemoryBusBits;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+      return info.compute_major >= 9;
+    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+      return info.compute_major >= 9 ? 4 : 1;
+    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+      return info.compute_minor == 0 ? 2 : 64;
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
     case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
@@ -71,6 +101,22 @@ int attribute_of(const jit::DeviceDescription& device, CUdevice_attribute attrib
 }
 
 }  // namespace
+
+namespace tilewright::vgpu {
+
+std::array<unsigned char, 16> uuid_of(const jit::DeviceDescription& device) {
+  // FNV-1a, twice with different beginnings: one device, one identifier.
+  std::array<unsigned char, 16> bytes{};
+  for (int half = 0; half < 2; ++half) {
+    std::uint64_t hash = 0xcbf29ce484222325u + std::uint64_t(half);
+    for (const char c : device.id + "|" + device.info.name)
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    std::memcpy(bytes.data() + 8 * half, &hash, sizeof hash);
+  }
+  return bytes;
+}
+
+}  // namespace tilewright::vgpu
 
 VGPU_API cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -127,6 +173,53 @@ VGPU_API cuDeviceTotalMem(size_t* bytes, CUdevice device) {
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
     *bytes = gpu.description->info.memory_bytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuDeviceGetUuid(CUuuid* out, CUdevice device) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    const auto bytes = vgpu::uuid_of(*gpu.description);
+    std::memcpy(out->bytes, bytes.data(), bytes.size());
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu&, CUctx_st&) {
+    if (!text || length <= int(std::strlen(kBusId))) return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    std::strcpy(text, kBusId);
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu&, CUctx_st&) {
+    if (!device || !text) return CUDA_ERROR_INVALID_VALUE;
+    if (std::strcmp(text, kBusId) != 0) return CUDA_ERROR_INVALID_DEVICE;
+    *device = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    *major = gpu.description->info.compute_major;
+    *minor = gpu.description->info.compute_minor;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu&, CUctx_st&) {
+    if (!can) return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0 || peer != 0) return CUDA_ERROR_INVALID_DEVICE;
+    *can = 0;
     return CUDA_SUCCESS;
   });
 }

@@ -10,7 +10,30 @@ inline constexpr int kSharedWithoutOptIn = 48 * 1024;
 /// The smaller of its launch bound and of what its registers allow.
 int max_threads_of(const jit::DeviceInfo& info, const CUfunc_st& function);
 int max_dynamic_shared_of(const CUfunc_st& function);
-/// Null where the handle is none of ours.
-CUfunction find_function(CUctx_st& context, CUfunction handle);
+/// A function, or a library's kernel in its stead: then the function that it is in `context`, whose
+/// module is loaded if it was not yet. Null where the handle is none of ours.
+CUfunction find_function(Gpu& gpu, CUctx_st& context, CUfunction handle);
+
+/// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". A cluster, a
+/// cooperative grid included.
+CUresult check_limits(const jit::DeviceInfo& info, const CUfunc_st& function,
+                      const KernelOperation& launch);
+/// The parameter buffer, from one pointer per parameter or from the caller's own buffer.
+CUresult pack_parameters(const KernelInfo& info, void** parameters, void** extra,
+                         std::vector<std::byte>& out);
+/// Blocks per SM; 0 where one does not fit.
+int resident_blocks(const jit::DeviceInfo& info, const CUfunc_st& function, int threads,
+                    std::size_t dynamic_shared);
+
+/// Loads PTX into a context.
+CUresult load_module(Gpu& gpu, CUctx_st& context, const char* image, CUmodule* out);
+void unload_module(CUctx_st& context, CUmodule module);
+/// Errors: CUDA_ERROR_NOT_FOUND.
+CUresult get_function(CUctx_st& context, CUmodule module, const char* name, CUfunction* out);
+CUresult get_attribute(Gpu& gpu, const CUfunc_st& function, CUfunction_attribute attribute,
+                       int* value);
+CUresult set_attribute(Gpu& gpu, CUfunc_st& function, CUfunction_attribute attribute, int value);
+/// The module that a library is in `context`.
+CUresult module_of(Gpu& gpu, CUctx_st& context, CUlibrary library, CUmodule* out);
 
 }  // namespace tilewright::vgpu

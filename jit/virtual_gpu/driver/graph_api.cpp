@@ -1,8 +1,8 @@
-// Stream capture and graphs.
+// Stream capture, and graphs as they are instantiated and launched.
 #include <algorithm>
 
+#include "jit/virtual_gpu/driver/graph.h"
 #include "jit/virtual_gpu/driver/state.h"
-#include "jit/virtual_gpu/timing.h"
 
 using namespace tilewright;
 using vgpu::enter;
@@ -67,10 +67,7 @@ VGPU_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
     }
     std::erase(context.captures, capture);
     if (result != CUDA_SUCCESS) return result;
-    auto graph = std::make_unique<CUgraph_st>();
-    graph->nodes = std::move(capture->nodes);
-    *out = graph.get();
-    gpu.graphs.emplace(*out, std::move(graph));
+    *out = vgpu::add_graph(gpu, context, capture->nodes);
     return CUDA_SUCCESS;
   });
 }
@@ -88,19 +85,46 @@ VGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   });
 }
 
+VGPU_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  static thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return enter(Needs::kInitialised, [&](vgpu::Gpu&, CUctx_st&) {
+    std::swap(current, *mode);
+    return CUDA_SUCCESS;
+  });
+}
+
 VGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned long long flags) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     constexpr unsigned long long kIgnored = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
                                             CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                             CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     if (!out || (flags & ~kIgnored) != 0) return CUDA_ERROR_INVALID_VALUE;
-    auto graph = gpu.graphs.find(handle);
-    if (graph == gpu.graphs.end()) return CUDA_ERROR_INVALID_VALUE;
+    const CUgraph graph = vgpu::find_graph(gpu, handle);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
     auto exec = std::make_unique<CUgraphExec_st>();
-    exec->nodes = graph->second->nodes;
+    exec->context = &context;
+    if (!vgpu::order_nodes(*graph, &exec->nodes)) return CUDA_ERROR_INVALID_VALUE;
     *out = exec.get();
     gpu.graph_execs.emplace(*out, std::move(exec));
     return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  if (!params) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = cuGraphInstantiateWithFlags(out, graph, params->flags);
+  params->hErrNode_out = nullptr;
+  params->result_out =
+      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  return result;
+}
+
+VGPU_API cuGraphUpload(CUgraphExec handle, CUstream stream) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    if (!gpu.graph_execs.count(handle)) return CUDA_ERROR_INVALID_VALUE;
+    return vgpu::find_stream(context, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 
@@ -110,24 +134,14 @@ VGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     const CUstream stream = vgpu::find_stream(context, stream_handle);
     if (exec == gpu.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture) {  // child graphs are not built
+    if (stream->capture) {  // an instantiated graph is not made a child of another one
       stream->capture->invalid = true;
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    // Nodes were captured after those that they depend on: their order is one to run them in.
-    double launch_us = gpu.description->launch_us;
-    for (const vgpu::GraphNode& node : exec->second->nodes) {
-      vgpu::advance(context, *stream, vgpu::execute_now(gpu, context, node.operation, launch_us));
-      if (context.error != CUDA_SUCCESS) break;
-      launch_us = vgpu::graph_node_us(*gpu.description);
-    }
+    // Host functions run without the lock: the nodes have to outlive them.
+    const std::vector<vgpu::GraphNode> nodes = exec->second->nodes;
+    vgpu::execute_nodes(gpu, context, *stream, nodes);
     return CUDA_SUCCESS;
-  });
-}
-
-VGPU_API cuGraphDestroy(CUgraph graph) {
-  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
-    return gpu.graphs.erase(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

@@ -1,54 +1,133 @@
-// Device memory: allocations, copies and fills.
-#include <iterator>
+// Device memory: allocations and what is known of them, page-locked host memory.
+#include <algorithm>
 
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
-using vgpu::CopyOperation;
 using vgpu::enter;
-using vgpu::FillOperation;
 using vgpu::Needs;
-using Direction = CopyOperation::Direction;
 
 namespace {
 
+constexpr std::size_t kPitchAlignment = 512;
+
+CUresult allocate(vgpu::Gpu& gpu, CUctx_st& context, std::size_t bytes, CUdeviceptr* out) {
+  auto address = context.memory->allocate(bytes);
+  if (!address) {
+    gpu.explain(address.error().message);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = *address;
+  return CUDA_SUCCESS;
+}
+
 CUdeviceptr address_of(const void* host) { return reinterpret_cast<CUdeviceptr>(host); }
 
-/// Enqueues on a stream; `wait`: the host waits for it, as the calls without Async do.
-CUresult copy(CopyOperation operation, CUstream handle, bool wait) {
+/// What page-locked memory of the device's own range takes, which no kernel's data competes with.
+std::size_t pinned_bytes(const vgpu::Gpu& gpu) {
+  std::size_t bytes = 0;
+  auto count = [&](const CUctx_st& context) {
+    for (const auto& [host, range] : context.host_ranges)
+      if (range.device != 0) bytes += range.bytes;
+  };
+  count(gpu.context);
+  for (const auto& [handle, context] : gpu.contexts) count(*context);
+  return bytes;
+}
+
+/// Host memory that kernels reach is a part of the device's range: its two addresses differ.
+CUresult allocate_host(void** out, std::size_t bytes, unsigned flags) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    if (wait)
-      if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
-    const CUstream stream = vgpu::find_stream(context, handle);
-    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-    if (operation.bytes == 0) return CUDA_SUCCESS;
-    if (CUresult wrong = vgpu::check_copy(context, operation)) return wrong;
-    const CUresult result = vgpu::submit(gpu, context, stream, operation);
-    if (wait) context.host_us = vgpu::ready_us(context, *stream);
-    return result;
+    constexpr unsigned kKnown =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (!out || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
+    CUdeviceptr device = 0;
+    if (CUresult wrong = allocate(gpu, context, bytes, &device)) return wrong;
+    *out = context.memory->at(device, bytes);
+    context.host_ranges.emplace(address_of(*out), CUctx_st::HostRange{bytes, device, flags});
+    return CUDA_SUCCESS;
   });
 }
 
-CUresult fill(FillOperation operation, CUstream handle) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    const CUstream stream = vgpu::find_stream(context, handle);
-    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-    if (operation.count == 0) return CUDA_SUCCESS;
-    const std::size_t width = std::size_t(operation.width);
-    if (operation.target % width != 0 || operation.count > SIZE_MAX / width ||
-        !context.memory->at(operation.target, operation.count * width))
-      return CUDA_ERROR_INVALID_VALUE;
-    return vgpu::submit(gpu, context, stream, operation);
-  });
+CUresult pointer_attribute(vgpu::Gpu& gpu, void* data, CUpointer_attribute attribute,
+                           CUdeviceptr address) {
+  const vgpu::Range range = vgpu::find_range(gpu, address);
+  if (range.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUdeviceptr offset = address - range.begin;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(data) = range.context;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(data) = range.host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (!range.device) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<CUdeviceptr*>(data) = range.device + offset;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (!range.host) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<CUdeviceptr*>(data) = range.host + offset;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      *static_cast<unsigned long long*>(data) = range.begin;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(data) = 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      *static_cast<CUdeviceptr*>(data) = range.begin;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      *static_cast<std::size_t*>(data) = range.bytes;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      *static_cast<bool*>(data) = range.device != 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      *static_cast<bool*>(data) = false;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
+      auto pooled = range.context->pooled.find(range.begin);
+      *static_cast<CUmemoryPool*>(data) =
+          pooled == range.context->pooled.end() ? nullptr : pooled->second;
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+std::size_t size_of(CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return 4;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return 1;
+    default:
+      return 8;
+  }
 }
 
 }  // namespace
 
 VGPU_API cuMemGetInfo(size_t* free, size_t* total) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
     *total = context.memory->capacity();
-    *free = context.memory->capacity() - context.memory->used();
+    *free = context.memory->capacity() - context.memory->used() + pinned_bytes(gpu);
     return CUDA_SUCCESS;
   });
 }
@@ -57,54 +136,123 @@ VGPU_API cuMemAlloc(CUdeviceptr* out, size_t bytes) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
-    auto address = context.memory->allocate(bytes);
-    if (!address) {
-      gpu.explain(address.error().message);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    context.allocations.emplace(*address, bytes);
-    *out = *address;
+    if (CUresult wrong = allocate(gpu, context, bytes, out)) return wrong;
+    context.allocations.emplace(*out, bytes);
     return CUDA_SUCCESS;
   });
+}
+
+VGPU_API cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                         unsigned int element) {
+  if (!pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (width > SIZE_MAX - kPitchAlignment) return CUDA_ERROR_INVALID_VALUE;
+  const std::size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+  if (row > SIZE_MAX / height) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = cuMemAlloc(out, row * height);
+  if (result == CUDA_SUCCESS) *pitch = row;
+  return result;
 }
 
 VGPU_API cuMemFree(CUdeviceptr address) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
     if (address == 0) return CUDA_SUCCESS;
     if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
-    if (context.allocations.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
-    return context.memory->free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return vgpu::free_memory(context, address);
   });
 }
 
-VGPU_API cuMemcpyHtoD(CUdeviceptr target, const void* source, size_t bytes) {
-  return copy({Direction::kToDevice, target, address_of(source), bytes}, nullptr, true);
+VGPU_API cuMemGetAddressRange(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+  return enter(Needs::kContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    const vgpu::Range range = vgpu::find_range(gpu, address);
+    if (range.bytes == 0 || !vgpu::is_device_address(address)) return CUDA_ERROR_NOT_FOUND;
+    if (base) *base = range.begin;
+    if (size) *size = range.bytes;
+    return CUDA_SUCCESS;
+  });
 }
 
-VGPU_API cuMemcpyDtoH(void* target, CUdeviceptr source, size_t bytes) {
-  return copy({Direction::kToHost, address_of(target), source, bytes}, nullptr, true);
+VGPU_API cuMemAllocHost(void** out, size_t bytes) { return allocate_host(out, bytes, 0); }
+
+VGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
+  return allocate_host(out, bytes, flags);
 }
 
-VGPU_API cuMemcpyDtoD(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
-  return copy({Direction::kInside, target, source, bytes}, nullptr, false);
+VGPU_API cuMemFreeHost(void* host) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    auto range = context.host_ranges.find(address_of(host));
+    if (range == context.host_ranges.end() || range->second.device == 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
+    const CUdeviceptr device = range->second.device;
+    context.host_ranges.erase(range);
+    return context.memory->free(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
-VGPU_API cuMemcpyHtoDAsync(CUdeviceptr target, const void* source, size_t bytes, CUstream stream) {
-  return copy({Direction::kToDevice, target, address_of(source), bytes}, stream, false);
+VGPU_API cuMemHostRegister(void* host, size_t bytes, unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    constexpr unsigned kKnown =
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+    if (!host || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (vgpu::find_range(gpu, address_of(host)).bytes != 0)
+      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    context.host_ranges.emplace(address_of(host), CUctx_st::HostRange{bytes, 0, flags});
+    return CUDA_SUCCESS;
+  });
 }
 
-VGPU_API cuMemcpyDtoHAsync(void* target, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return copy({Direction::kToHost, address_of(target), source, bytes}, stream, false);
+VGPU_API cuMemHostUnregister(void* host) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    auto range = context.host_ranges.find(address_of(host));
+    if (range == context.host_ranges.end() || range->second.device != 0)
+      return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    context.host_ranges.erase(range);
+    return CUDA_SUCCESS;
+  });
 }
 
-VGPU_API cuMemsetD8(CUdeviceptr target, unsigned char value, size_t count) {
-  return fill({target, value, 1, count}, nullptr);
+/// Memory that was registered was not made here, and has no place in the range that kernels reach.
+VGPU_API cuMemHostGetDevicePointer(CUdeviceptr* out, void* host, unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    const vgpu::Range range = vgpu::find_range(gpu, address_of(host));
+    if (range.bytes == 0 || !range.host) return CUDA_ERROR_INVALID_VALUE;
+    if (!range.device) return CUDA_ERROR_NOT_SUPPORTED;
+    *out = range.device + (address_of(host) - range.begin);
+    return CUDA_SUCCESS;
+  });
 }
 
-VGPU_API cuMemsetD8Async(CUdeviceptr target, unsigned char value, size_t count, CUstream stream) {
-  return fill({target, value, 1, count}, stream);
+VGPU_API cuMemHostGetFlags(unsigned int* flags, void* host) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    auto range = context.host_ranges.find(address_of(host));
+    if (!flags || range == context.host_ranges.end()) return CUDA_ERROR_INVALID_VALUE;
+    *flags = range->second.flags;
+    return CUDA_SUCCESS;
+  });
 }
 
-VGPU_API cuMemsetD32Async(CUdeviceptr target, unsigned int value, size_t count, CUstream stream) {
-  return fill({target, value, 4, count}, stream);
+VGPU_API cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!data) return CUDA_ERROR_INVALID_VALUE;
+    return pointer_attribute(gpu, data, attribute, address);
+  });
+}
+
+/// Of a pointer that nobody registered, zeros.
+VGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr address) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (count == 0 || !attributes || !data) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; ++i) {
+      const CUresult result = pointer_attribute(gpu, data[i], attributes[i], address);
+      if (result == CUDA_ERROR_NOT_SUPPORTED) return result;
+      if (result != CUDA_SUCCESS)
+        std::fill_n(static_cast<unsigned char*>(data[i]), size_of(attributes[i]), 0);
+      if (result != CUDA_SUCCESS && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *static_cast<int*>(data[i]) = -2;  // CUDA's invalid device
+    }
+    return CUDA_SUCCESS;
+  });
 }

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 
 #include "jit/virtual_gpu/driver/function.h"
@@ -14,7 +16,8 @@ using vgpu::Needs;
 
 namespace {
 
-constexpr int kNewestPtx = 90;  // what a driver of CUDA 13.0 reads
+constexpr int kNewestPtx =
+    94;  // what compilers of today write; what is not known is refused by name
 
 /// ELF, a fat binary, or an object that holds one: machine code, which nothing here executes.
 bool is_binary(const void* image) {
@@ -52,7 +55,11 @@ bool runs_on(const jit::DeviceInfo& info, const jit::Architecture& target) {
   return target.specific ? wanted == device : wanted <= device;
 }
 
-CUresult load(vgpu::Gpu& gpu, CUctx_st& context, const char* image, CUmodule* out) {
+}  // namespace
+
+namespace tilewright::vgpu {
+
+CUresult load_module(Gpu& gpu, CUctx_st& context, const char* image, CUmodule* out) {
   if (is_binary(image)) {
     gpu.explain("the image is machine code, expected PTX text: the virtual GPU executes PTX only");
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -66,7 +73,7 @@ CUresult load(vgpu::Gpu& gpu, CUctx_st& context, const char* image, CUmodule* ou
     return CUDA_ERROR_INVALID_IMAGE;
   }
   if (version > kNewestPtx) {
-    gpu.explain("PTX version is " + std::string(version_text) + ", expected at most 9.0");
+    gpu.explain("PTX version is " + std::string(version_text) + ", expected at most 9.4");
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   const jit::DeviceInfo& info = gpu.description->info;
@@ -89,9 +96,31 @@ CUresult load(vgpu::Gpu& gpu, CUctx_st& context, const char* image, CUmodule* ou
   return CUDA_SUCCESS;
 }
 
-}  // namespace
+void unload_module(CUctx_st& context, CUmodule module) {
+  auto at = context.modules.find(module);
+  if (at == context.modules.end()) return;
+  for (auto& [name, function] : at->second->functions) context.functions.erase(function.get());
+  context.modules.erase(at);
+}
 
-namespace tilewright::vgpu {
+CUresult get_function(CUctx_st& context, CUmodule module, const char* name, CUfunction* out) {
+  CUmod_st& found = *context.modules.at(module);
+  auto& function = found.functions[name];
+  if (!function) {
+    const KernelInfo* info = found.program->find(name);
+    if (!info) {
+      found.functions.erase(name);
+      return CUDA_ERROR_NOT_FOUND;
+    }
+    function = std::make_unique<CUfunc_st>();
+    function->module = module;
+    function->info = info;
+    function->ptx_version = found.ptx_version;
+    context.functions.insert(function.get());
+  }
+  *out = function.get();
+  return CUDA_SUCCESS;
+}
 
 int max_threads_of(const jit::DeviceInfo& info, const CUfunc_st& function) {
   int threads = std::min(1024, function.info->max_threads);
@@ -105,25 +134,179 @@ int max_dynamic_shared_of(const CUfunc_st& function) {
   return std::max(0, kSharedWithoutOptIn - function.info->static_shared_bytes);
 }
 
-CUfunction find_function(CUctx_st& context, CUfunction handle) {
-  return context.functions.count(handle) ? handle : nullptr;
+CUfunction find_function(Gpu& gpu, CUctx_st& context, CUfunction handle) {
+  if (context.functions.count(handle)) return handle;
+  auto kernel = gpu.kernels.find(reinterpret_cast<CUkernel>(handle));
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  if (kernel == gpu.kernels.end() ||
+      module_of(gpu, context, kernel->second->library, &module) != CUDA_SUCCESS ||
+      get_function(context, module, kernel->second->name.c_str(), &function) != CUDA_SUCCESS)
+    return nullptr;
+  return function;
+}
+
+int resident_blocks(const jit::DeviceInfo& info, const CUfunc_st& function, int threads,
+                    std::size_t dynamic_shared) {
+  if (threads > max_threads_of(info, function) ||
+      dynamic_shared > std::size_t(max_dynamic_shared_of(function)))
+    return 0;
+  BlockDemand demand;
+  demand.threads = threads;
+  demand.registers = function.info->resources.registers;
+  demand.shared_bytes = std::size_t(function.info->static_shared_bytes) + dynamic_shared;
+  return occupancy(info, demand).blocks_per_sm;
+}
+
+CUresult get_attribute(Gpu& gpu, const CUfunc_st& function, CUfunction_attribute attribute,
+                       int* value) {
+  const jit::DeviceInfo& info = gpu.description->info;
+  const KernelInfo& kernel = *function.info;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = max_threads_of(info, function);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = kernel.static_shared_bytes;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      *value = std::max(kernel.local_bytes, kernel.resources.stack_bytes);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = kernel.resources.registers;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      *value = function.ptx_version;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *value = info.compute_major * 10 + info.compute_minor;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = max_dynamic_shared_of(function);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      *value = -1;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+      *value = kernel.explicit_cluster && kernel.cluster[0] == 0;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+      *value = int(kernel.cluster[0]);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+      *value = int(kernel.cluster[1]);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      *value = int(kernel.cluster[2]);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      *value = function.large_clusters;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      *value = 0;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult set_attribute(Gpu& gpu, CUfunc_st& function, CUfunction_attribute attribute, int value) {
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      const auto most = int(gpu.description->info.shared_per_block_optin);
+      if (value < 0 || value > most - function.info->static_shared_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+      function.max_dynamic_shared = value;
+      return CUDA_SUCCESS;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      function.large_clusters = value != 0;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 }  // namespace tilewright::vgpu
 
+namespace {
+
+/// Writes a message into a caller's log buffer; returns the bytes written, the end included.
+std::size_t write_log(char* buffer, std::size_t capacity, const char* text) {
+  if (!buffer || capacity == 0) return 0;
+  const std::size_t count = std::min(std::strlen(text), capacity - 1);
+  std::memcpy(buffer, text, count);
+  buffer[count] = '\0';
+  return count + 1;
+}
+
+/// What a caller of cuModuleLoadDataEx wants to be told. Options on how to compile are no concern of
+/// a machine that does not.
+void answer_options(unsigned count, CUjit_option* options, void** values, const char* error) {
+  char *info_log = nullptr, *error_log = nullptr;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == CU_JIT_INFO_LOG_BUFFER) info_log = static_cast<char*>(values[i]);
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) error_log = static_cast<char*>(values[i]);
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    const auto capacity = std::size_t(reinterpret_cast<std::uintptr_t>(values[i]) & 0xffffffffu);
+    if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+      values[i] = reinterpret_cast<void*>(write_log(info_log, capacity, ""));
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+      values[i] = reinterpret_cast<void*>(write_log(error_log, capacity, error));
+    if (options[i] == CU_JIT_WALL_TIME) values[i] = nullptr;  // the bits of 0.0f
+  }
+}
+
+}  // namespace
+
 VGPU_API cuModuleLoadData(CUmodule* module, const void* image) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!module || !image) return CUDA_ERROR_INVALID_VALUE;
-    return load(gpu, context, static_cast<const char*>(image), module);
+    return vgpu::load_module(gpu, context, static_cast<const char*>(image), module);
+  });
+}
+
+VGPU_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int count,
+                            CUjit_option* options, void** values) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    if (!module || !image || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result =
+        vgpu::load_module(gpu, context, static_cast<const char*>(image), module);
+    answer_options(count, options, values, gpu.report);
+    return result;
+  });
+}
+
+VGPU_API cuModuleLoad(CUmodule* module, const char* file) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    if (!module || !file) return CUDA_ERROR_INVALID_VALUE;
+    std::ifstream stream(file, std::ios::binary);
+    std::stringstream content;
+    content << stream.rdbuf();
+    if (!stream.good()) return CUDA_ERROR_FILE_NOT_FOUND;
+    return vgpu::load_module(gpu, context, content.str().c_str(), module);
   });
 }
 
 VGPU_API cuModuleUnload(CUmodule module) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
-    auto at = context.modules.find(module);
-    if (at == context.modules.end()) return CUDA_ERROR_INVALID_HANDLE;
-    for (auto& [name, function] : at->second->functions) context.functions.erase(function.get());
-    context.modules.erase(at);
+    if (!context.modules.count(module)) return CUDA_ERROR_INVALID_HANDLE;
+    vgpu::unload_module(context, module);
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu&, CUctx_st&) {
+    if (!mode) return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_EAGER_LOADING;
     return CUDA_SUCCESS;
   });
 }
@@ -131,105 +314,43 @@ VGPU_API cuModuleUnload(CUmodule module) {
 VGPU_API cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
     if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+    if (!context.modules.count(handle)) return CUDA_ERROR_INVALID_HANDLE;
+    return vgpu::get_function(context, handle, name, out);
+  });
+}
+
+VGPU_API cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (!count) return CUDA_ERROR_INVALID_VALUE;
     auto module = context.modules.find(handle);
     if (module == context.modules.end()) return CUDA_ERROR_INVALID_HANDLE;
-    CUmod_st& found = *module->second;
-    auto& function = found.functions[name];
-    if (!function) {
-      const vgpu::KernelInfo* info = found.program->find(name);
-      if (!info) {
-        found.functions.erase(name);
-        return CUDA_ERROR_NOT_FOUND;
-      }
-      function = std::make_unique<CUfunc_st>();
-      function->module = handle;
-      function->info = info;
-      function->ptx_version = found.ptx_version;
-      context.functions.insert(function.get());
-    }
-    *out = function.get();
+    *count = unsigned(module->second->program->kernels().size());
     return CUDA_SUCCESS;
   });
 }
 
-VGPU_API cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    if (!value) return CUDA_ERROR_INVALID_VALUE;
-    const CUfunction function = vgpu::find_function(context, handle);
-    if (!function) return CUDA_ERROR_INVALID_HANDLE;
-    const jit::DeviceInfo& info = gpu.description->info;
-    const vgpu::KernelInfo& kernel = *function->info;
-    switch (attribute) {
-      case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *value = vgpu::max_threads_of(info, *function);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-        *value = kernel.static_shared_bytes;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-        *value = std::max(kernel.local_bytes, kernel.resources.stack_bytes);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = kernel.resources.registers;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-        *value = function->ptx_version;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = info.compute_major * 10 + info.compute_minor;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *value = vgpu::max_dynamic_shared_of(*function);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        *value = -1;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-      case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-        *value = 0;
-        return CUDA_SUCCESS;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
+VGPU_API cuModuleEnumerateFunctions(CUfunction* out, unsigned int count, CUmodule handle) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    auto module = context.modules.find(handle);
+    if (module == context.modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+    for (const std::string& name : module->second->program->kernels()) {
+      if (count-- == 0) break;
+      if (CUresult wrong = vgpu::get_function(context, handle, name.c_str(), out++)) return wrong;
     }
+    return CUDA_SUCCESS;
   });
 }
 
-VGPU_API cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    const CUfunction function = vgpu::find_function(context, handle);
-    if (!function) return CUDA_ERROR_INVALID_HANDLE;
-    switch (attribute) {
-      case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-        const auto most = int(gpu.description->info.shared_per_block_optin);
-        if (value < 0 || value > most - function->info->static_shared_bytes)
-          return CUDA_ERROR_INVALID_VALUE;
-        function->max_dynamic_shared = value;
-        return CUDA_SUCCESS;
-      }
-      case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-  });
-}
-
-VGPU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads,
-                                                     size_t dynamic_shared) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    if (!blocks || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-    const CUfunction function = vgpu::find_function(context, handle);
-    if (!function) return CUDA_ERROR_INVALID_HANDLE;
-    const jit::DeviceInfo& info = gpu.description->info;
-    *blocks = 0;
-    if (threads > vgpu::max_threads_of(info, *function) ||
-        dynamic_shared > std::size_t(vgpu::max_dynamic_shared_of(*function)))
-      return CUDA_SUCCESS;
-    vgpu::BlockDemand demand;
-    demand.threads = threads;
-    demand.registers = function->info->resources.registers;
-    demand.shared_bytes = std::size_t(function->info->static_shared_bytes) + dynamic_shared;
-    *blocks = vgpu::occupancy(info, demand).blocks_per_sm;
+VGPU_API cuModuleGetGlobal(CUdeviceptr* address, size_t* bytes, CUmodule handle, const char* name) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
+    auto module = context.modules.find(handle);
+    if (module == context.modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+    const auto variable = module->second->program->variable(name);
+    if (!variable) return CUDA_ERROR_NOT_FOUND;
+    if (address) *address = variable->address;
+    if (bytes) *bytes = variable->bytes;
     return CUDA_SUCCESS;
   });
 }

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "jit/lazy_memory.h"
 #include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/occupancy.h"
 #include "jit/virtual_gpu/timing.h"
 
 namespace tilewright::vgpu {
@@ -91,9 +93,21 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   const std::uint64_t blocks = std::uint64_t(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
   for (std::uint64_t block : gpu.chosen_blocks)
     if (block < blocks) launch.chosen.push_back(block);
+  launch.cluster = kernel.cluster;
   launch.deadline_s = gpu.deadline_s;
   launch.threads = gpu.threads;
+  launch.check = gpu.checking.check;
+  launch.schedule_seed = gpu.checking.seed;
+  BlockDemand demand;
+  demand.threads = int(kernel.block[0] * kernel.block[1] * kernel.block[2]);
+  demand.registers = kernel.kernel->resources.registers;
+  demand.shared_bytes =
+      std::size_t(kernel.kernel->static_shared_bytes) + kernel.dynamic_shared_bytes;
+  const jit::DeviceInfo& info = gpu.description->info;
+  launch.resident_blocks = std::uint64_t(std::max(occupancy(info, demand).blocks_per_sm, 1)) *
+                           std::uint64_t(info.sm_count);
   const Outcome outcome = execute(*context.memory, launch);
+  gpu.checking.add(outcome.reports);
   if (outcome.fault) {
     context.error = error_of(outcome.fault->kind);
     gpu.explain(outcome.fault->report);
@@ -115,20 +129,39 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   return time.total_us;
 }
 
+/// Bytes from the first to the end of the last row.
+std::size_t extent(std::size_t bytes, std::size_t rows, std::size_t pitch) {
+  return rows == 0 ? 0 : (rows - 1) * pitch + bytes;
+}
+
 double run_fill(Gpu& gpu, CUctx_st& context, const FillOperation& fill) {
-  const std::size_t bytes = fill.count * std::size_t(fill.width);
-  void* target = context.memory->at(fill.target, bytes);
-  if (!target) {  // freed between capture and replay
+  if (check_fill(context, fill) != CUDA_SUCCESS) {  // freed between capture and replay
     context.error = CUDA_ERROR_ILLEGAL_ADDRESS;
     gpu.explain("memset of memory that was freed");
     return 0;
   }
-  if (fill.width == 1) {
-    std::memset(target, int(fill.value), bytes);
-  } else {
-    std::fill_n(static_cast<std::uint32_t*>(target), fill.count, fill.value);
+  const std::size_t bytes = fill.count * std::size_t(fill.width);
+  for (std::size_t row = 0; row < fill.rows; ++row) {
+    void* target = context.memory->at(fill.target + row * fill.pitch, bytes);
+    if (fill.width == 1) {
+      std::memset(target, int(fill.value & 0xff), bytes);
+    } else if (fill.width == 2) {
+      std::fill_n(static_cast<std::uint16_t*>(target), fill.count, std::uint16_t(fill.value));
+    } else {
+      std::fill_n(static_cast<std::uint32_t*>(target), fill.count, fill.value);
+    }
   }
-  return model_device_bytes(*gpu.description, double(bytes));
+  return model_device_bytes(*gpu.description, double(bytes) * double(fill.rows));
+}
+
+bool is_host_target(CopyOperation::Direction direction) {
+  using Direction = CopyOperation::Direction;
+  return direction == Direction::kToHost || direction == Direction::kOnHost;
+}
+
+bool is_host_source(CopyOperation::Direction direction) {
+  using Direction = CopyOperation::Direction;
+  return direction == Direction::kToDevice || direction == Direction::kOnHost;
 }
 
 double run_copy(Gpu& gpu, CUctx_st& context, const CopyOperation& copy) {
@@ -137,26 +170,46 @@ double run_copy(Gpu& gpu, CUctx_st& context, const CopyOperation& copy) {
     gpu.explain("memcpy of memory that was freed");
     return 0;
   }
-  using Direction = CopyOperation::Direction;
-  auto view = [&](CUdeviceptr address, bool host) {
-    return host ? reinterpret_cast<void*>(address) : context.memory->at(address, copy.bytes);
-  };
-  std::memmove(view(copy.target, copy.direction == Direction::kToHost),
-               view(copy.source, copy.direction == Direction::kToDevice), copy.bytes);
-  return copy.direction == Direction::kInside
-             ? model_device_bytes(*gpu.description, 2.0 * double(copy.bytes))
-             : model_bus_copy(*gpu.description, double(copy.bytes));
+  for (std::size_t row = 0; row < copy.rows; ++row) {
+    const CUdeviceptr to = copy.target + row * copy.target_pitch;
+    const CUdeviceptr from = copy.source + row * copy.source_pitch;
+    void* target = is_host_target(copy.direction) ? reinterpret_cast<void*>(to)
+                                                  : context.memory->at(to, copy.bytes);
+    const void* source = is_host_source(copy.direction) ? reinterpret_cast<const void*>(from)
+                                                        : context.memory->at(from, copy.bytes);
+    std::memmove(target, source, copy.bytes);
+  }
+  const double bytes = double(copy.bytes) * double(copy.rows);
+  switch (copy.direction) {
+    case CopyOperation::Direction::kInside:
+      return model_device_bytes(*gpu.description, 2.0 * bytes);
+    case CopyOperation::Direction::kOnHost:
+      return 0;
+    default:
+      return model_bus_copy(*gpu.description, bytes);
+  }
 }
 
 }  // namespace
 
 CUresult check_copy(CUctx_st& context, const CopyOperation& copy) {
-  using Direction = CopyOperation::Direction;
-  auto valid = [&](CUdeviceptr address, bool host) {
-    return host ? address != 0 : context.memory->at(address, copy.bytes) != nullptr;
+  auto valid = [&](CUdeviceptr address, std::size_t pitch, bool host) {
+    if (host) return address != 0 && !is_device_address(address);
+    return context.memory->at(address, extent(copy.bytes, copy.rows, pitch)) != nullptr;
   };
-  return valid(copy.target, copy.direction == Direction::kToHost) &&
-                 valid(copy.source, copy.direction == Direction::kToDevice)
+  return valid(copy.target, copy.target_pitch, is_host_target(copy.direction)) &&
+                 valid(copy.source, copy.source_pitch, is_host_source(copy.direction))
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult check_fill(CUctx_st& context, const FillOperation& fill) {
+  const auto width = std::size_t(fill.width);
+  if (fill.target % width != 0 || fill.pitch % width != 0 || fill.count > SIZE_MAX / width)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (fill.rows > 1 && (fill.pitch < fill.count * width || fill.rows > SIZE_MAX / fill.pitch))
+    return CUDA_ERROR_INVALID_VALUE;
+  return context.memory->at(fill.target, extent(fill.count * width, fill.rows, fill.pitch))
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
@@ -165,7 +218,23 @@ double execute_now(Gpu& gpu, CUctx_st& context, const Operation& operation, doub
   if (auto* kernel = std::get_if<KernelOperation>(&operation))
     return run_kernel(gpu, context, *kernel, launch_us);
   if (auto* fill = std::get_if<FillOperation>(&operation)) return run_fill(gpu, context, *fill);
-  return run_copy(gpu, context, std::get<CopyOperation>(operation));
+  if (auto* copy = std::get_if<CopyOperation>(&operation)) return run_copy(gpu, context, *copy);
+  if (auto* host = std::get_if<HostOperation>(&operation)) call_host(gpu, *host);
+  return 0;
+}
+
+void execute_nodes(Gpu& gpu, CUctx_st& context, CUstream_st& stream,
+                   const std::vector<GraphNode>& nodes) {
+  double launch_us = gpu.description->launch_us;
+  for (const GraphNode& node : nodes) {
+    if (context.error != CUDA_SUCCESS) return;
+    if (auto* child = std::get_if<ChildOperation>(&node.operation)) {
+      execute_nodes(gpu, context, stream, *child->nodes);
+    } else {
+      advance(context, stream, execute_now(gpu, context, node.operation, launch_us));
+    }
+    launch_us = graph_node_us(*gpu.description);
+  }
 }
 
 CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation) {
@@ -179,7 +248,11 @@ CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operatio
           if (member->blocking) conflict = capture->invalid = true;
       if (conflict) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
-    advance(context, stream, execute_now(gpu, context, operation, gpu.description->launch_us));
+    if (auto* child = std::get_if<ChildOperation>(&operation)) {
+      execute_nodes(gpu, context, stream, *child->nodes);
+    } else {
+      advance(context, stream, execute_now(gpu, context, operation, gpu.description->launch_us));
+    }
     return CUDA_SUCCESS;
   }
   Capture& capture = *stream.capture;

@@ -1,9 +1,14 @@
 // cuGetProcAddress, as frameworks and the CUDA runtime ask for the driver's functions.
 #include <cstring>
 
+#include "jit/virtual_gpu/driver/export_list.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
+
+extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext*, unsigned int, CUdevice);
+extern "C" CUresult CUDAAPI cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int, unsigned int,
+                                           CUdevice);
 
 namespace {
 
@@ -32,23 +37,51 @@ struct Entry {
   void* function;
 };
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // which programs may still ask for
+
+/// As cuda.h names them, and so their newest form.
 const Entry kFunctions[] = {
 #define TILEWRIGHT_ENTRY(name) {#name, reinterpret_cast<void*>(&name)},
-    TILEWRIGHT_DRIVER_FUNCTIONS(TILEWRIGHT_ENTRY)
+    TILEWRIGHT_DRIVER_FUNCTIONS(TILEWRIGHT_ENTRY) TILEWRIGHT_VGPU_MORE_FUNCTIONS(TILEWRIGHT_ENTRY)
 #undef TILEWRIGHT_ENTRY
+};
+
+#pragma GCC diagnostic pop
+
+/// The version of CUDA from which on a function takes the parameters that it takes today, and what
+/// it was before, if that is there. From cudaTypedefs.h.
+struct Since {
+  const char* name;
+  int version;
+  void* before;
+};
+
+const Since kSince[] = {
+    {"cuGetProcAddress", 12000, reinterpret_cast<void*>(&get_proc_address_v1)},
+    {"cuCtxCreate", 12050, reinterpret_cast<void*>(&cuCtxCreate_v3)},
+    {"cuCtxCreate", 11040, reinterpret_cast<void*>(&cuCtxCreate_v2)},
+    {"cuGraphAddKernelNode", 12000, nullptr},
+    {"cuGraphKernelNodeSetParams", 12000, nullptr},
+    {"cuGraphExecKernelNodeSetParams", 12000, nullptr},
+    {"cuGraphExecUpdate", 12000, nullptr},
+    {"cuGraphGetEdges", 12030, nullptr},
+    {"cuGraphNodeGetDependencies", 12030, nullptr},
+    {"cuGraphAddDependencies", 12030, nullptr},
+    {"cuGraphRemoveDependencies", 12030, nullptr},
 };
 
 CUresult find(const char* symbol, void** function, int version, cuuint64_t flags,
               CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function) return CUDA_ERROR_INVALID_VALUE;
-  constexpr int kVersionOfV2 = 12000;
   *function = nullptr;
   // Streams per thread have functions of their own, which are not built.
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   for (const Entry& entry : kFunctions)
     if (!per_thread && std::strcmp(entry.name, symbol) == 0) *function = entry.function;
-  if (*function && std::strcmp(symbol, "cuGetProcAddress") == 0 && version < kVersionOfV2)
-    *function = reinterpret_cast<void*>(&get_proc_address_v1);
+  if (*function)
+    for (const Since& since : kSince)
+      if (std::strcmp(since.name, symbol) == 0 && version < since.version) *function = since.before;
   if (status)
     *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return *function || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;

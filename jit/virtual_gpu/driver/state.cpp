@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "jit/virtual_gpu/driver/default_device.h"
+#include "jit/virtual_gpu/memory.h"
 
 namespace tilewright::vgpu {
 
@@ -15,9 +17,18 @@ Gpu& Gpu::instance() {
   return gpu;
 }
 
-CUcontext& current_context() {
-  static thread_local CUcontext current = nullptr;
-  return current;
+ContextStack& context_stack() {
+  static thread_local ContextStack stack;
+  return stack;
+}
+
+bool& in_host_function() {
+  static thread_local bool running = false;
+  return running;
+}
+
+bool Gpu::is_active(CUcontext which) const {
+  return which == &context ? context.active() : contexts.count(which) != 0;
 }
 
 void Gpu::explain(std::string text) { report = reports_.insert(std::move(text)).first->c_str(); }
@@ -49,29 +60,55 @@ CUresult Gpu::initialise() {
   }
   if (const char* given = std::getenv("TILEWRIGHT_VGPU_THREADS"))
     threads = std::clamp(std::atoi(given), 1, 256);
-  reset_context();
+  if (!checking.read_environment()) {
+    explain("TILEWRIGHT_VGPU_CHECK is none of off, memory, full");
+    std::fprintf(stderr, "tilewright vgpu: %s\n", report);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  reset_context(context);
   initialised = true;
   return CUDA_SUCCESS;
 }
 
-void Gpu::reset_context() {
+void Gpu::reset_context(CUctx_st& which) {
   // Programs hold variables in the memory: they go first.
-  for (auto& [handle, graph] : graphs) graph->nodes.clear();
-  for (auto& [handle, exec] : graph_execs) exec->nodes.clear();
-  for (auto& capture : context.captures) {
+  for (auto& [handle, graph] : graphs)
+    if (graph->context == &which) graph->nodes.clear();
+  for (auto& [handle, exec] : graph_execs)
+    if (exec->context == &which) exec->nodes.clear();
+  for (auto& capture : which.captures) {
     capture->active = false;
     capture->nodes.clear();
   }
-  context.modules.clear();
-  const int retained = context.retained;
-  context = CUctx_st{};
-  context.retained = retained;
-  context.memory = Memory::create(description->info.memory_bytes);
+  for (auto& [handle, library] : libraries) library->modules.erase(&which);
+  which.modules.clear();
+  for (const auto& [address, bytes] : which.allocations) checking.add_leak(address, bytes);
+  for (const auto& [address, pooled] : which.pooled) pooled->used -= which.allocations.at(address);
+  const bool alone = contexts.empty() || (contexts.size() == 1 && contexts.count(&which) != 0);
+  if (alone && !(&which != &context && context.active())) {
+    memory = Memory::create(description->info.memory_bytes);
+    if (checking.check != Check::kOff) memory->track();
+  } else {
+    for (const auto& [address, bytes] : which.allocations) (void)memory->free(address);
+    for (const auto& [address, range] : which.host_ranges)
+      if (range.device != 0) (void)memory->free(range.device);
+  }
+  past_us += which.device_us;
+  const int retained = which.retained;
+  const unsigned flags = which.flags;
+  which = CUctx_st{};
+  which.retained = retained;
+  which.flags = flags;
+  which.id = ++ids;
+  which.memory = memory;
+  context.memory = memory;
   report = "";
 }
 
 CUstream find_stream(CUctx_st& context, CUstream handle) {
-  if (handle == nullptr || handle == CU_STREAM_LEGACY) return &context.default_stream;
+  // One default stream serves all threads.
+  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+    return &context.default_stream;
   return context.streams.count(handle) ? handle : nullptr;
 }
 
@@ -89,6 +126,40 @@ double ready_us(const CUctx_st& context, const CUstream_st& stream) {
 void advance(CUctx_st& context, CUstream_st& stream, double duration_us) {
   const double start = std::max(ready_us(context, stream), context.device_us);
   stream.ready_us = context.device_us = start + duration_us;
+}
+
+bool is_device_address(CUdeviceptr address) { return address >= kArenaBase; }
+
+Range find_range(Gpu& gpu, CUdeviceptr address) {
+  auto search = [&](CUctx_st& context) {
+    Range range;
+    if (is_device_address(address)) {
+      auto after = context.allocations.upper_bound(address);
+      if (after != context.allocations.begin() &&
+          address - std::prev(after)->first < std::prev(after)->second)
+        range = {std::prev(after)->first, std::prev(after)->first, 0, std::prev(after)->second,
+                 &context};
+    }
+    for (const auto& [host, pinned] : context.host_ranges) {
+      if (address - host < pinned.bytes)
+        range = {host, pinned.device, host, pinned.bytes, &context};
+      if (pinned.device && address - pinned.device < pinned.bytes)
+        range = {pinned.device, pinned.device, host, pinned.bytes, &context};
+    }
+    return range;
+  };
+  Range found = search(gpu.context);
+  for (auto& [handle, context] : gpu.contexts)
+    if (found.bytes == 0) found = search(*context);
+  return found;
+}
+
+void call_host(Gpu& gpu, const HostOperation& operation) {
+  gpu.mutex.unlock();
+  in_host_function() = true;
+  operation.function(operation.data);
+  in_host_function() = false;
+  gpu.mutex.lock();
 }
 
 CUresult refuse_during_capture(CUctx_st& context) {

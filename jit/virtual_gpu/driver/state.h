@@ -8,7 +8,8 @@
 
 #include <cuda.h>
 
-#include <deque>
+#include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,8 @@
 
 #include "jit/device.h"
 #include "jit/driver_api.h"
+#include "jit/virtual_gpu/driver/checking.h"
+#include "jit/virtual_gpu/driver/telemetry.h"
 #include "jit/virtual_gpu/machine.h"
 
 /// Of the definition of an exported function.
@@ -31,29 +34,50 @@ namespace tilewright::vgpu {
 struct KernelOperation {
   std::shared_ptr<Program> program;
   const KernelInfo* kernel = nullptr;  ///< of `program`
+  CUfunction function = nullptr;       ///< the handle it was launched by
   std::array<unsigned, 3> grid{}, block{};
+  std::array<unsigned, 3> cluster{};  ///< zeros: what the kernel requires, else none
   unsigned dynamic_shared_bytes = 0;
+  bool cooperative = false;
   std::vector<std::byte> parameters;
 };
 
 struct FillOperation {
   CUdeviceptr target = 0;
   std::uint32_t value = 0;
-  int width = 1;  ///< bytes of an element: 1 or 4
-  std::size_t count = 0;
+  int width = 1;          ///< bytes of an element: 1, 2 or 4
+  std::size_t count = 0;  ///< elements of a row
+  std::size_t rows = 1, pitch = 0;
 };
 
+/// Rows of bytes. With one row, the pitches do not count.
 struct CopyOperation {
-  enum class Direction { kToDevice, kToHost, kInside } direction = Direction::kInside;
+  enum class Direction { kToDevice, kToHost, kInside, kOnHost } direction = Direction::kInside;
   CUdeviceptr target = 0, source = 0;  ///< a host address where that is its side
   std::size_t bytes = 0;
+  std::size_t rows = 1, target_pitch = 0, source_pitch = 0;
 };
 
-using Operation = std::variant<KernelOperation, FillOperation, CopyOperation>;
+struct HostOperation {
+  CUhostFn function = nullptr;
+  void* data = nullptr;
+};
+
+struct EmptyOperation {};
+
+struct GraphNode;
+/// A graph as a node of another one, as it was when it was added.
+struct ChildOperation {
+  std::shared_ptr<const std::vector<GraphNode>> nodes;
+};
+
+using Operation = std::variant<KernelOperation, FillOperation, CopyOperation, HostOperation,
+                               EmptyOperation, ChildOperation>;
 
 struct GraphNode {
   Operation operation;
-  std::vector<int> after;  ///< indices of earlier nodes
+  std::vector<int> after;          ///< indices of earlier nodes
+  CUgraphNode original = nullptr;  ///< the node that an instantiated one was made from
 };
 
 /// A capture in progress: streams that a wait drew in share it.
@@ -76,6 +100,7 @@ struct CUfunc_st {
   const tilewright::vgpu::KernelInfo* info = nullptr;
   int ptx_version = 0;          ///< 90 for 9.0
   int max_dynamic_shared = -1;  ///< as opted in to; -1: never
+  bool large_clusters = false;  ///< of more than 8 blocks, as opted in to
 };
 
 struct CUmod_st {
@@ -84,9 +109,29 @@ struct CUmod_st {
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
+/// A function of a library, whichever context it is launched in.
+struct CUkern_st {
+  CUlibrary library = nullptr;
+  std::string name;
+};
+
+/// PTX that becomes a module in each context that uses it.
+struct CUlib_st {
+  std::string image;
+  std::map<CUcontext, CUmodule> modules;
+  std::map<std::string, std::unique_ptr<CUkern_st>> kernels;
+};
+
+struct CUmemPoolHandle_st {
+  std::uint64_t release_threshold = 0, used = 0, most_used = 0;
+  std::map<CUmemPool_attribute, int> reuse;  ///< policies, kept for whoever asks
+};
+
 struct CUstream_st {
   bool blocking = true;  ///< synchronises with the default stream
-  double ready_us = 0;   ///< modelled time at which its work is done
+  int priority = 0;
+  std::uint64_t id = 0;
+  double ready_us = 0;  ///< modelled time at which its work is done
   std::shared_ptr<tilewright::vgpu::Capture> capture;
   std::vector<int> frontier;  ///< nodes of the capture that the next one comes after
 };
@@ -99,19 +144,44 @@ struct CUevent_st {
   std::vector<int> frontier;
 };
 
-struct CUgraph_st {
-  std::vector<tilewright::vgpu::GraphNode> nodes;
+struct CUgraphNode_st {
+  CUgraph graph = nullptr;
+  tilewright::vgpu::Operation operation;
+  std::vector<CUgraphNode> after;
+  CUgraph child = nullptr;         ///< of a child node
+  CUgraphNode original = nullptr;  ///< in the graph that this one's graph was cloned from
 };
 
+struct CUgraph_st {
+  CUcontext context = nullptr;  ///< in which it was made
+  bool owned = false;           ///< by a child node, that destroys it
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+};
+
+/// Nodes in an order to run them in.
 struct CUgraphExec_st {
+  CUcontext context = nullptr;
   std::vector<tilewright::vgpu::GraphNode> nodes;
 };
 
 struct CUctx_st {
   int retained = 0;
-  CUresult error = CUDA_SUCCESS;  ///< sticky
-  std::unique_ptr<tilewright::vgpu::Memory> memory;
+  unsigned flags = 0;
+  std::uint64_t id = 0;
+  CUresult error = CUDA_SUCCESS;                     ///< sticky
+  std::shared_ptr<tilewright::vgpu::Memory> memory;  ///< of the device: all contexts share it
   std::map<CUdeviceptr, std::size_t> allocations;
+  std::map<CUdeviceptr, CUmemoryPool> pooled;  ///< of `allocations`, those from a pool
+  /// Page-locked host memory by host address: allocated here, with its device address, or
+  /// registered, with none.
+  struct HostRange {
+    std::size_t bytes = 0;
+    CUdeviceptr device = 0;
+    unsigned flags = 0;
+  };
+  std::map<CUdeviceptr, HostRange> host_ranges;
+  std::map<CUlimit, std::size_t> limits;
+  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   std::unordered_map<CUmodule, std::unique_ptr<CUmod_st>> modules;
   std::unordered_map<CUstream, std::unique_ptr<CUstream_st>> streams;
   std::unordered_map<CUevent, std::unique_ptr<CUevent_st>> events;
@@ -127,6 +197,9 @@ struct CUctx_st {
 
 namespace tilewright::vgpu {
 
+/// Of streams; the least is 0.
+inline constexpr int kGreatestPriority = -5;
+
 /// Everything that a CUDA driver keeps per process.
 struct Gpu {
   std::mutex mutex;
@@ -134,6 +207,14 @@ struct Gpu {
   std::optional<jit::DeviceDescription> description;
   std::string description_text;  ///< as it was described, to tell a repetition from a change
   CUctx_st context;              ///< the primary one of the only device
+  std::unordered_map<CUcontext, std::unique_ptr<CUctx_st>> contexts;  ///< the others
+  std::shared_ptr<Memory> memory;
+  std::unordered_map<CUlibrary, std::unique_ptr<CUlib_st>> libraries;
+  std::unordered_map<CUkernel, CUkern_st*> kernels;  ///< of the libraries
+  std::unordered_map<CUmemoryPool, std::unique_ptr<CUmemPoolHandle_st>> pools;
+  CUmemPoolHandle_st default_pool;
+  CUmemoryPool pool = nullptr;  ///< of cuMemAllocAsync; null: the default one
+  std::uint64_t ids = 0;        ///< given to contexts and streams so far
   std::unordered_map<CUgraph, std::unique_ptr<CUgraph_st>> graphs;
   std::unordered_map<CUgraphExec, std::unique_ptr<CUgraphExec_st>> graph_execs;
 
@@ -141,6 +222,10 @@ struct Gpu {
   std::vector<std::uint64_t> chosen_blocks;  ///< ascending; empty: as sample_blocks says
   double deadline_s = 0;
   int threads = 1;
+  Checking checking;
+
+  Telemetry telemetry;
+  double past_us = 0;  ///< modelled time of contexts that are no more
 
   jit::VirtualLaunch last_launch;
   std::vector<std::uint64_t> last_executed;  ///< empty: all of them
@@ -154,29 +239,56 @@ struct Gpu {
 
   /// Reads the description if none was given, and the settings of the environment.
   CUresult initialise();
-  /// Frees whatever the primary context holds, and clears its error.
-  void reset_context();
+  /// Frees whatever a context holds, and clears its error.
+  void reset_context(CUctx_st& which);
+  /// Whether calls can be made in it: one that was created, or the primary one while retained.
+  bool is_active(CUcontext which) const;
 
  private:
   std::unordered_set<std::string> reports_;
 };
 
-/// The context that is current on this thread; null if none is.
-CUcontext& current_context();
+/// Of a device description, always the same one.
+std::array<unsigned char, 16> uuid_of(const jit::DeviceDescription& device);
+
+/// The contexts of a thread; the last one is current. Without a destructor: one per thread would keep
+/// the library from being unloaded.
+class ContextStack {
+ public:
+  bool empty() const { return size_ == 0; }
+  CUcontext back() const { return contexts_[size_ - 1]; }
+  bool full() const { return size_ == std::size(contexts_); }
+  void push_back(CUcontext context) { contexts_[size_++] = context; }
+  void pop_back() { --size_; }
+
+ private:
+  CUcontext contexts_[256] = {};
+  std::size_t size_ = 0;
+};
+ContextStack& context_stack();
+/// Null if none is current.
+inline CUcontext current_context() {
+  return context_stack().empty() ? nullptr : context_stack().back();
+}
+/// Whether a host function of a stream is running on this thread: it must not call the driver.
+bool& in_host_function();
 
 enum class Needs { kNothing, kInitialised, kContext, kHealthyContext };
 
 /// What every exported function does first: takes the lock, checks what `needs` asks for, returns
-/// the sticky error, and lets no exception out. `body(Gpu&, CUctx_st&)` returns a CUresult.
+/// the sticky error, and lets no exception out. `body(Gpu&, CUctx_st&)` returns a CUresult; its
+/// context is the current one, or the primary one where none is needed and none is current.
 template <typename Body>
 CUresult enter(Needs needs, Body&& body) noexcept {
   try {
+    if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
     Gpu& gpu = Gpu::instance();
     std::lock_guard lock(gpu.mutex);
-    CUctx_st& context = gpu.context;
     if (needs >= Needs::kInitialised && !gpu.initialised) return CUDA_ERROR_NOT_INITIALIZED;
-    if (needs >= Needs::kContext && (current_context() != &context || !context.active()))
-      return CUDA_ERROR_INVALID_CONTEXT;
+    const CUcontext current = current_context();
+    const bool usable = current && gpu.is_active(current);
+    if (needs >= Needs::kContext && !usable) return CUDA_ERROR_INVALID_CONTEXT;
+    CUctx_st& context = usable ? *current : gpu.context;
     if (needs >= Needs::kHealthyContext && context.error != CUDA_SUCCESS) return context.error;
     if (context.error == CUDA_SUCCESS) gpu.report = "";
     return body(gpu, context);
@@ -198,8 +310,11 @@ void advance(CUctx_st& context, CUstream_st& stream, double duration_us);
 CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation);
 
 /// Executes now; a fault becomes the error of the context. `launch_us`: of a kernel.
-/// Returns the modelled time.
+/// Returns the modelled time. Gives the lock of the process away while a host function runs.
 double execute_now(Gpu& gpu, CUctx_st& context, const Operation& operation, double launch_us);
+/// One after the other, until one faults.
+void execute_nodes(Gpu& gpu, CUctx_st& context, CUstream_st& stream,
+                   const std::vector<GraphNode>& nodes);
 
 /// CUDA_SUCCESS, or the error of a call that must not be made while a capture goes on: it ends the
 /// capture.
@@ -207,5 +322,23 @@ CUresult refuse_during_capture(CUctx_st& context);
 
 /// CUDA_SUCCESS if both ranges lie within one allocation each.
 CUresult check_copy(CUctx_st& context, const CopyOperation& copy);
+CUresult check_fill(CUctx_st& context, const FillOperation& fill);
+
+/// Of either kind. Errors: CUDA_ERROR_INVALID_VALUE.
+CUresult free_memory(CUctx_st& context, CUdeviceptr address);
+
+/// Of device memory, by its number: no host has such addresses.
+bool is_device_address(CUdeviceptr address);
+
+/// An allocation, or a range of page-locked host memory; size 0: neither.
+struct Range {
+  CUdeviceptr begin = 0, device = 0, host = 0;  ///< device, host: 0 where there is no such address
+  std::size_t bytes = 0;
+  CUcontext context = nullptr;
+};
+Range find_range(Gpu& gpu, CUdeviceptr address);
+
+/// Calls a function of the host: without the lock, which is held before and after.
+void call_host(Gpu& gpu, const HostOperation& operation);
 
 }  // namespace tilewright::vgpu

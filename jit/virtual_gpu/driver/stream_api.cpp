@@ -62,15 +62,100 @@ CUresult sync_event(CUevent handle, bool wait) {
   });
 }
 
+/// Calls `body(CUctx_st&, CUstream_st&)`.
+template <typename Body>
+CUresult with_stream(CUstream handle, Body&& body) {
+  return enter(Needs::kContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, handle);
+    return stream ? body(context, *stream) : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
 }  // namespace
 
 VGPU_API cuStreamCreate(CUstream* out, unsigned int flags) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return cuStreamCreateWithPriority(out, flags, 0);
+}
+
+VGPU_API cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out || (flags & ~unsigned(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
     auto stream = std::make_unique<CUstream_st>();
     stream->blocking = flags != CU_STREAM_NON_BLOCKING;
+    stream->priority = std::clamp(priority, vgpu::kGreatestPriority, 0);
+    stream->id = ++gpu.ids;
     *out = stream.get();
     context.streams.emplace(*out, std::move(stream));
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamGetPriority(CUstream handle, int* priority) {
+  return with_stream(handle, [&](CUctx_st&, CUstream_st& stream) {
+    if (!priority) return CUDA_ERROR_INVALID_VALUE;
+    *priority = stream.priority;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamGetFlags(CUstream handle, unsigned int* flags) {
+  return with_stream(handle, [&](CUctx_st&, CUstream_st& stream) {
+    if (!flags) return CUDA_ERROR_INVALID_VALUE;
+    *flags = stream.blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamGetId(CUstream handle, unsigned long long* id) {
+  return with_stream(handle, [&](CUctx_st&, CUstream_st& stream) {
+    if (!id) return CUDA_ERROR_INVALID_VALUE;
+    *id = stream.id;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamGetCtx(CUstream handle, CUcontext* out) {
+  return with_stream(handle, [&](CUctx_st& context, CUstream_st&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = &context;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamGetDevice(CUstream handle, CUdevice* out) {
+  return with_stream(handle, [&](CUctx_st&, CUstream_st&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (!function) return CUDA_ERROR_INVALID_VALUE;
+    return vgpu::submit(gpu, context, stream, vgpu::HostOperation{function, data});
+  });
+}
+
+VGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data,
+                             unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult refused = refuse_if_capturing(stream)) return refused;
+    struct Call {
+      CUstreamCallback callback;
+      CUstream stream;
+      void* data;
+    } call{callback, handle, data};
+    vgpu::call_host(gpu, {[](void* at) {
+                            const Call& what = *static_cast<Call*>(at);
+                            what.callback(what.stream, CUDA_SUCCESS, what.data);
+                          },
+                          &call});
     return CUDA_SUCCESS;
   });
 }
@@ -136,6 +221,11 @@ VGPU_API cuEventRecord(CUevent event_handle, CUstream stream_handle) {
     event.time_us = vgpu::ready_us(context, *stream);
     return CUDA_SUCCESS;
   });
+}
+
+VGPU_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuEventRecord(event, stream);
 }
 
 VGPU_API cuEventSynchronize(CUevent event) { return sync_event(event, true); }

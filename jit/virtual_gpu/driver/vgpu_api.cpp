@@ -54,6 +54,15 @@ VGPU_API tilewrightVgpuSetDeadline(double seconds) {
   });
 }
 
+VGPU_API tilewrightVgpuSetChecks(const char* level, std::uint64_t seed) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    if (!level || !gpu.checking.set(level)) return CUDA_ERROR_INVALID_VALUE;
+    gpu.checking.seed = seed;
+    if (gpu.checking.check != vgpu::Check::kOff && context.memory) context.memory->track();
+    return CUDA_SUCCESS;
+  });
+}
+
 VGPU_API tilewrightVgpuLastLaunch(VirtualLaunch* out) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -69,6 +78,12 @@ extern "C" __attribute__((visibility("default"))) const char* tilewrightVgpuRepo
   vgpu::Gpu& gpu = vgpu::Gpu::instance();
   std::lock_guard lock(gpu.mutex);
   return gpu.report;
+}
+
+extern "C" __attribute__((visibility("default"))) const char* tilewrightVgpuReports() {
+  vgpu::Gpu& gpu = vgpu::Gpu::instance();
+  std::lock_guard lock(gpu.mutex);
+  return gpu.checking.take();
 }
 
 extern "C" __attribute__((visibility("default"))) std::uint64_t tilewrightVgpuExecutedBlocks(

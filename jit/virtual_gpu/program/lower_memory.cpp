@@ -81,6 +81,12 @@ void say_semantics(const Lowering& l, Site* site) {
   site->scope = scope_of(l.instruction());
 }
 
+/// ptxas also takes a vector of one, without .v1.
+const ptx::Operand& scalar(const ptx::Operand& operand) {
+  return operand.kind == Kind::kVector && operand.elements.size() == 1 ? operand.elements[0]
+                                                                       : operand;
+}
+
 void load_parameter(Lowering& l, Form form, const Lowering::Address& at,
                     const std::vector<const ptx::Operand*>& targets, Type type) {
   int bytes = ptx::size_of(type);
@@ -112,7 +118,7 @@ void load_store(Lowering& l, bool store) {
       l.invalid(fmt::format("expected a vector of {} elements", vector));
     for (const auto& element : data.elements) parts.push_back(&element);
   } else {
-    parts.push_back(&data);
+    parts.push_back(&scalar(data));
   }
 
   form.type = bits_of(type, store);
@@ -182,7 +188,7 @@ void atomic(Lowering& l, bool returns) {
   std::vector<int> defs, uses{at.value};
   auto elements = [&](const ptx::Operand& operand) {
     std::vector<const ptx::Operand*> parts;
-    if (vector == 1) return std::vector<const ptx::Operand*>{&operand};
+    if (vector == 1) return std::vector<const ptx::Operand*>{&scalar(operand)};
     if (operand.kind != Kind::kVector ||
         operand.elements.size() != static_cast<std::size_t>(vector))
       l.invalid(fmt::format("expected a vector of {} elements", vector));

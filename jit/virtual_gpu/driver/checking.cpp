@@ -1,0 +1,83 @@
+#include "jit/virtual_gpu/driver/checking.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tilewright::vgpu {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string json(const Report& report) {
+  auto index = [](const std::array<unsigned, 3>& i) {
+    return fmt::format("[{}, {}, {}]", i[0], i[1], i[2]);
+  };
+  return fmt::format(
+      "{{\"check\": {}, \"kernel\": {}, \"ptx_line\": {}, \"source\": {}, \"line\": {}, "
+      "\"block\": {}, \"thread\": {}, \"space\": {}, \"address\": {}, \"bytes\": {}, "
+      "\"allocation\": {}, \"other\": {}, \"count\": {}, \"text\": {}}}",
+      quoted(report.check), quoted(report.kernel), report.ptx_line, quoted(report.source),
+      report.source_line, index(report.block), index(report.thread), quoted(report.space),
+      report.address, report.bytes, quoted(report.allocation), quoted(report.other), report.count,
+      quoted(report.text));
+}
+
+}  // namespace
+
+bool Checking::set(const std::string& level) {
+  if (level != "off" && level != "memory" && level != "full") return false;
+  check = level == "off" ? Check::kOff : level == "memory" ? Check::kMemory : Check::kFull;
+  return true;
+}
+
+bool Checking::read_environment() {
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_SEED"))
+    seed = std::strtoull(given, nullptr, 10);
+  const char* level = std::getenv("TILEWRIGHT_VGPU_CHECK");
+  if (level == nullptr) return true;
+  if (!set(level)) return false;
+  aloud_ = check != Check::kOff;
+  return true;
+}
+
+void Checking::add(std::vector<Report> reports) {
+  for (Report& report : reports) {
+    if (aloud_) std::fprintf(stderr, "tilewright vgpu: %s\n", report.text.c_str());
+    reports_.push_back(std::move(report));
+  }
+}
+
+void Checking::add_leak(std::uint64_t address, std::uint64_t bytes) {
+  if (check == Check::kOff) return;
+  Report report;
+  report.check = "leak";
+  report.space = "global";
+  report.address = address;
+  report.bytes = bytes;
+  report.allocation = fmt::format("allocation of {} bytes at {:#x}", bytes, address);
+  report.text = "leak: the context ended with an " + report.allocation;
+  add({std::move(report)});
+}
+
+const char* Checking::take() {
+  text_ = "[";
+  for (const Report& report : reports_) text_ += (text_.size() > 1 ? ",\n " : "") + json(report);
+  text_ += "]";
+  reports_.clear();
+  return text_.c_str();
+}
+
+}  // namespace tilewright::vgpu

@@ -1,0 +1,35 @@
+/// Which checks launches run with, and what they have found.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "jit/virtual_gpu/machine.h"
+
+namespace tilewright::vgpu {
+
+class Checking {
+ public:
+  Check check = Check::kOff;
+  std::uint64_t seed = 0;
+
+  /// TILEWRIGHT_VGPU_CHECK (off, memory, full) and TILEWRIGHT_VGPU_SEED. Where the environment asks
+  /// for checks, what they find is written to stderr as well: foreign programs know no reports. False:
+  /// no such level.
+  bool read_environment();
+  /// off, memory or full.
+  bool set(const std::string& level);
+  void add(std::vector<Report> reports);
+  /// An allocation that its context ended with.
+  void add_leak(std::uint64_t address, std::uint64_t bytes);
+  /// What was found since the last call, as a JSON array. The text is valid until the next call.
+  const char* take();
+
+ private:
+  bool aloud_ = false;
+  std::vector<Report> reports_;
+  std::string text_;
+};
+
+}  // namespace tilewright::vgpu

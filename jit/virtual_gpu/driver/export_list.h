@@ -1,0 +1,55 @@
+/// What the library exports of the driver API beyond TILEWRIGHT_DRIVER_FUNCTIONS (jit/driver_api.h),
+/// which is what the product calls.
+#pragma once
+
+// Of older ABIs, under names that cuda.h no longer maps to.
+#define TILEWRIGHT_VGPU_OLD_FUNCTIONS(apply) apply(cuCtxCreate_v2) apply(cuCtxCreate_v3)
+
+// Names as in cuda.h, which maps some of them to their newest version (_v2, ...).
+// clang-format off
+#define TILEWRIGHT_VGPU_MORE_FUNCTIONS(apply)                                                     \
+  apply(cuCtxCreate) apply(cuCtxDestroy) apply(cuCtxGetApiVersion) apply(cuCtxGetCacheConfig)     \
+  apply(cuCtxGetDevice) apply(cuCtxGetFlags) apply(cuCtxGetId) apply(cuCtxGetLimit)               \
+  apply(cuCtxGetStreamPriorityRange) apply(cuCtxPopCurrent) apply(cuCtxPushCurrent)               \
+  apply(cuCtxSetCacheConfig) apply(cuCtxSetLimit) apply(cuDeviceCanAccessPeer)                    \
+  apply(cuDeviceComputeCapability) apply(cuDeviceGetByPCIBusId)                                   \
+  apply(cuDeviceGetDefaultMemPool) apply(cuDeviceGetMemPool) apply(cuDeviceGetPCIBusId)           \
+  apply(cuDeviceGetUuid) apply(cuDevicePrimaryCtxGetState) apply(cuDevicePrimaryCtxSetFlags)      \
+  apply(cuDeviceSetMemPool) apply(cuEventRecordWithFlags) apply(cuFuncGetModule)                  \
+  apply(cuFuncGetName) apply(cuFuncGetParamInfo) apply(cuFuncIsLoaded) apply(cuFuncLoad)          \
+  apply(cuFuncSetCacheConfig) apply(cuGraphAddChildGraphNode) apply(cuGraphAddDependencies)       \
+  apply(cuGraphAddEmptyNode) apply(cuGraphAddHostNode) apply(cuGraphAddKernelNode)                \
+  apply(cuGraphAddMemcpyNode) apply(cuGraphAddMemsetNode) apply(cuGraphChildGraphNodeGetGraph)    \
+  apply(cuGraphClone) apply(cuGraphCreate) apply(cuGraphDestroyNode)                              \
+  apply(cuGraphExecHostNodeSetParams) apply(cuGraphExecKernelNodeSetParams)                       \
+  apply(cuGraphExecMemcpyNodeSetParams) apply(cuGraphExecMemsetNodeSetParams)                     \
+  apply(cuGraphExecUpdate) apply(cuGraphGetEdges) apply(cuGraphGetNodes)                          \
+  apply(cuGraphGetRootNodes) apply(cuGraphHostNodeSetParams)                                      \
+  apply(cuGraphInstantiateWithParams) apply(cuGraphKernelNodeSetParams)                           \
+  apply(cuGraphMemcpyNodeSetParams) apply(cuGraphMemsetNodeSetParams)                             \
+  apply(cuGraphNodeFindInClone) apply(cuGraphNodeGetDependencies) apply(cuGraphNodeGetType)       \
+  apply(cuGraphRemoveDependencies) apply(cuGraphUpload) apply(cuKernelGetAttribute)               \
+  apply(cuKernelGetFunction) apply(cuKernelGetLibrary) apply(cuKernelGetName)                     \
+  apply(cuKernelGetParamInfo) apply(cuKernelSetAttribute) apply(cuKernelSetCacheConfig)           \
+  apply(cuLaunchCooperativeKernel) apply(cuLaunchHostFunc) apply(cuLaunchKernelEx)                \
+  apply(cuLibraryEnumerateKernels) apply(cuLibraryGetGlobal) apply(cuLibraryGetKernel)            \
+  apply(cuLibraryGetKernelCount) apply(cuLibraryGetModule) apply(cuLibraryLoadData)               \
+  apply(cuLibraryUnload) apply(cuMemAllocAsync) apply(cuMemAllocFromPoolAsync)                    \
+  apply(cuMemAllocHost) apply(cuMemAllocPitch) apply(cuMemFreeAsync) apply(cuMemFreeHost)         \
+  apply(cuMemGetAddressRange) apply(cuMemHostAlloc) apply(cuMemHostGetDevicePointer)              \
+  apply(cuMemHostGetFlags) apply(cuMemHostRegister) apply(cuMemHostUnregister)                    \
+  apply(cuMemPoolCreate) apply(cuMemPoolDestroy) apply(cuMemPoolGetAttribute)                     \
+  apply(cuMemPoolSetAttribute) apply(cuMemPoolTrimTo) apply(cuMemcpy) apply(cuMemcpy2D)           \
+  apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync)                          \
+  apply(cuMemcpyDtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16)        \
+  apply(cuMemsetD2D32) apply(cuMemsetD2D8) apply(cuMemsetD32) apply(cuModuleEnumerateFunctions)   \
+  apply(cuModuleGetFunctionCount) apply(cuModuleGetGlobal) apply(cuModuleGetLoadingMode)          \
+  apply(cuModuleLoad) apply(cuModuleLoadDataEx) apply(cuOccupancyAvailableDynamicSMemPerBlock)    \
+  apply(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)                                     \
+  apply(cuOccupancyMaxActiveClusters) apply(cuOccupancyMaxPotentialBlockSize)                     \
+  apply(cuOccupancyMaxPotentialBlockSizeWithFlags) apply(cuOccupancyMaxPotentialClusterSize)      \
+  apply(cuPointerGetAttribute) apply(cuPointerGetAttributes) apply(cuStreamAddCallback)           \
+  apply(cuStreamCreateWithPriority) apply(cuStreamGetCtx) apply(cuStreamGetDevice)                \
+  apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
+  apply(cuTensorMapEncodeTiled) apply(cuThreadExchangeStreamCaptureMode)
+// clang-format on

@@ -1,0 +1,51 @@
+"""What the programs share: cuda-python's driver API with errors as exceptions, and buffers."""
+
+import ctypes
+
+import numpy as np
+from cuda.bindings import driver
+
+
+def ok(answer):
+    """The results of a call without its error; an exception where there is one."""
+    error, *results = answer
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"{error.name}: {report()}")
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def report():
+    """Why the last call failed, in the words of the virtual GPU."""
+    library = ctypes.CDLL("libcuda.so.1")
+    library.tilewrightVgpuReport.restype = ctypes.c_char_p
+    return library.tilewrightVgpuReport().decode()
+
+
+def start():
+    """Initialises, and makes the primary context current."""
+    ok(driver.cuInit(0))
+    device = ok(driver.cuDeviceGet(0))
+    ok(driver.cuCtxSetCurrent(ok(driver.cuDevicePrimaryCtxRetain(device))))
+    return device
+
+
+def upload(array):
+    """Device memory that holds `array`."""
+    array = np.ascontiguousarray(array)
+    address = ok(driver.cuMemAlloc(array.nbytes))
+    ok(driver.cuMemcpyHtoD(address, array.ctypes.data, array.nbytes))
+    return address
+
+
+def download(address, shape, dtype):
+    array = np.empty(shape, dtype)
+    ok(driver.cuMemcpyDtoH(array.ctypes.data, address, array.nbytes))
+    return array
+
+
+def parameters(*values):
+    """Kernel parameters by value: ctypes objects, or device addresses."""
+    values = [v if isinstance(v, ctypes._SimpleCData) else ctypes.c_void_p(int(v)) for v in values]
+    pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+    pointers.values = values  # keeps them alive
+    return pointers
