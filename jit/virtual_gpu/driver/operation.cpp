@@ -176,8 +176,10 @@ double run_copy(Gpu& gpu, CUctx_st& context, const CopyOperation& copy) {
     void* target = is_host_target(copy.direction) ? reinterpret_cast<void*>(to)
                                                   : context.memory->at(to, copy.bytes);
     const void* source = is_host_source(copy.direction) ? reinterpret_cast<const void*>(from)
-                                                        : context.memory->at(from, copy.bytes);
+                                                        : context.memory->view(from, copy.bytes);
     std::memmove(target, source, copy.bytes);
+    if (copy.direction == CopyOperation::Direction::kInside)
+      context.memory->copied(to, from, copy.bytes);
   }
   const double bytes = double(copy.bytes) * double(copy.rows);
   switch (copy.direction) {
@@ -195,7 +197,7 @@ double run_copy(Gpu& gpu, CUctx_st& context, const CopyOperation& copy) {
 CUresult check_copy(CUctx_st& context, const CopyOperation& copy) {
   auto valid = [&](CUdeviceptr address, std::size_t pitch, bool host) {
     if (host) return address != 0 && !is_device_address(address);
-    return context.memory->at(address, extent(copy.bytes, copy.rows, pitch)) != nullptr;
+    return context.memory->view(address, extent(copy.bytes, copy.rows, pitch)) != nullptr;
   };
   return valid(copy.target, copy.target_pitch, is_host_target(copy.direction)) &&
                  valid(copy.source, copy.source_pitch, is_host_source(copy.direction))
@@ -209,7 +211,7 @@ CUresult check_fill(CUctx_st& context, const FillOperation& fill) {
     return CUDA_ERROR_INVALID_VALUE;
   if (fill.rows > 1 && (fill.pitch < fill.count * width || fill.rows > SIZE_MAX / fill.pitch))
     return CUDA_ERROR_INVALID_VALUE;
-  return context.memory->at(fill.target, extent(fill.count * width, fill.rows, fill.pitch))
+  return context.memory->view(fill.target, extent(fill.count * width, fill.rows, fill.pitch))
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
