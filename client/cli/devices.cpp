@@ -48,11 +48,28 @@ void list_devices(Session& session) {
     found.push_back(to_json(description->info, "virtual:" + file.stem().string()));
   }
 
+  const std::string& asked = session.options.device;
+  std::string names;
+  nlohmann::json chosen = nlohmann::json::array();
+  for (const auto& device : found) {
+    const auto name = device["device"].get<std::string>();
+    names += (names.empty() ? "" : ", ") + name;
+    const bool kind = asked == name.substr(0, name.find(':'));
+    if (asked == "auto" || kind || asked == name) chosen.push_back(device);
+  }
+  if (chosen.empty() && asked != "auto")
+    return session.report(
+        session.usage({ErrorCode::kNotFound,
+                       fmt::format("--device is '{}', expected one of {}", asked, names),
+                       {}}));
+  found = std::move(chosen);
+
   if (session.options.json) {
     std::cout << found.dump() << "\n";
     return;
   }
-  if (!driver) std::cout << "no GPU: " << driver.error().message << "\n";
+  if (!driver && !asked.starts_with("virtual"))
+    std::cout << "no GPU: " << driver.error().message << "\n";
   for (const auto& device : found)
     std::cout << fmt::format("{:<16} {:<34} sm {:<5} {:>4} SMs {:>7.1f} GiB  L2 {:>5.1f} MiB\n",
                              device["device"].get<std::string>(), device["name"].get<std::string>(),

@@ -46,8 +46,10 @@ int main(int argc, char** argv) {
       ->envname("TILEWRIGHT_CACHE");
   app.add_option("--socket", options.socket, "Socket of the daemon")->envname("TILEWRIGHT_SOCKET");
   app.add_option("--templates", options.templates,
-                 "Folder with device/ and kernels/, instead of the templates built in");
+                 "Folder with device/ and kernels/, instead of the templates built in")
+      ->check(CLI::ExistingDirectory);
   app.add_option("--configs", options.configs, "Folder with devices/, spaces/, operators/, models/")
+      ->check(CLI::ExistingDirectory)
       ->envname("TILEWRIGHT_CONFIGS");
   app.add_option("--daemon-uid", options.daemon_uid,
                  "A user whose daemon is believed, beside one's own and root's")

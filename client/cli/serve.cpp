@@ -15,8 +15,8 @@ namespace tilewright::cli {
 void add_serve(CLI::App& app, Session& session) {
   auto* command = app.add_subcommand("serve", "Run the daemon (tilewrightd) in the foreground");
   auto config = std::make_shared<std::string>();
-  command->add_option("--config", *config,
-                      "The daemon's settings; see configs/daemon/default.yaml");
+  command->add_option("--config", *config, "The daemon's settings; see configs/daemon/default.yaml")
+      ->check(CLI::ExistingFile);
   command->callback([&session, config] {
     const auto& options = session.options;
     auto program = jit::find_program("tilewrightd").string();

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -61,10 +62,15 @@ Result<Problem> Session::problem(const std::filesystem::path& file, const std::s
   if (!std::filesystem::exists(file))
     return fail(usage(
         {ErrorCode::kNotFound, fmt::format("operator file {} does not exist", file.string()), {}}));
+  if (std::filesystem::is_directory(file))
+    return fail(usage({ErrorCode::kInvalidArgument,
+                       fmt::format("{} is a folder, expected an operator file", file.string()),
+                       {}}));
   auto arguments = templates::split_shape_arguments(file, shape);
   if (!arguments) {
     // The file's own mistakes come with its name and line; the rest is the flag's.
-    bool in_file = arguments.error().message.starts_with(file.string());
+    bool in_file = arguments.error().code == ErrorCode::kNotFound ||
+                   arguments.error().message.starts_with(file.string());
     return in_file ? Result<Problem>(fail(std::move(arguments.error())))
                    : fail(usage(with_context(std::move(arguments.error()), "--shape")));
   }
@@ -83,6 +89,8 @@ Result<Problem> Session::problem(const std::filesystem::path& file, const std::s
   TILEWRIGHT_ASSIGN_OR_RETURN(auto op, templates::load_operator(file, arguments->overrides));
   if (auto fits = templates::check_sizes(op, arguments->bindings); !fits)
     return fail(usage(with_context(std::move(fits.error()), "--shape")));
+  if (auto apart = templates::check_output_places(op, arguments->bindings); !apart)
+    return fail(usage(with_context(std::move(apart.error()), "--shape")));
   Problem problem{std::make_shared<templates::Operator>(std::move(op)), arguments->bindings, {}};
   problem.title = problem.op->name;
   for (const auto& [name, value] : problem.bindings)
@@ -98,8 +106,37 @@ void Session::report(const Error& error) {
     std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return;
   }
-  std::cerr << "tilewright: " << error.message << "\n";
+  std::cerr << "tilewright: " << printable(error.message) << "\n";
   if (!error.detail.empty()) std::cerr << error.detail << "\n";
+}
+
+std::string printable(std::string_view text) {
+  // Bytes of the UTF-8 character at `at`; 0: it is none, or controls the terminal.
+  const auto length_at = [&](std::size_t at) -> std::size_t {
+    const auto byte = [&](std::size_t i) {
+      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+    };
+    const unsigned first = byte(0);
+    if (first < 0x80) return first == '\n' || first == '\t' || (first >= 0x20 && first != 0x7f);
+    const std::size_t length = first < 0xc2   ? 0
+                               : first < 0xe0 ? 2
+                               : first < 0xf0 ? 3
+                               : first < 0xf5 ? 4
+                                              : 0;
+    for (std::size_t i = 1; i < length; ++i)
+      if ((byte(i) & 0xc0) != 0x80) return 0;
+    return first == 0xc2 && byte(1) < 0xa0 ? 0 : length;
+  };
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = length_at(at);
+    if (length == 0)
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
+    else
+      result += text.substr(at, length);
+    at += std::max<std::size_t>(length, 1);
+  }
+  return result;
 }
 
 Error Session::usage(Error error) const {

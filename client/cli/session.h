@@ -7,6 +7,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "cache/store.h"
@@ -102,5 +103,8 @@ void add_run(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
 void add_bundle(CLI::App& app, Session& session);
 void add_serve(CLI::App& app, Session& session);
+
+/// What a terminal may get: control characters and bytes that are no UTF-8 as \\x1b.
+std::string printable(std::string_view text);
 
 }  // namespace tilewright::cli

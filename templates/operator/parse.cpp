@@ -23,7 +23,14 @@ Result<YAML::Node> load_yaml(const std::string& text, const std::string& file) {
         fmt::format("{}:1: text has {} bytes, expected at most {}", file, text.size(), kMaxText));
   }
   try {
-    YAML::Node root = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    for (std::size_t i = 1; i < documents.size(); ++i) {
+      if (documents[i].IsNull()) continue;  // after a closing ---
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}:{}: a second document begins, expected one operator per file",
+                              file, line_of(documents[i])));
+    }
+    YAML::Node root = documents.empty() ? YAML::Node() : documents[0];
     if (!root.IsMap()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}:1: operator file holds {}, expected a map with operator, inputs, "

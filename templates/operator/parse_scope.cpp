@@ -9,10 +9,28 @@
 
 namespace tilewright::templates {
 
+namespace {
+
+/// Text of a file that may be no text: its beginning, with what no terminal should get written out.
+std::string shown(const std::string& text) {
+  constexpr std::size_t kMost = 80;
+  std::string result;
+  for (const char c : text.substr(0, kMost)) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      result += c;
+    }
+  }
+  return text.size() > kMost ? result + "..." : result;
+}
+
+}  // namespace
+
 std::string seen(const YAML::Node& node) {
   switch (node.Type()) {
     case YAML::NodeType::Scalar:
-      return "'" + node.Scalar() + "'";
+      return "'" + shown(node.Scalar()) + "'";
     case YAML::NodeType::Sequence:
       return "a list";
     case YAML::NodeType::Map:

@@ -68,6 +68,13 @@ TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
        "--device: value is 'fpga', expected auto, cuda, cuda:N, virtual or virtual:ID\n"
        "Run with --help for more information.\n"},
       {"tune nothing.yaml", "tilewright: operator file nothing.yaml does not exist\n"},
+      {"tune /", "tilewright: / is a folder, expected an operator file\n"},
+      {"--templates /nowhere devices",
+       "--templates: Directory does not exist: /nowhere\nRun with --help for more information.\n"},
+      {"--configs /nowhere devices",
+       "--configs: Directory does not exist: /nowhere\nRun with --help for more information.\n"},
+      {"serve --config /nowhere",
+       "--config: File does not exist: /nowhere\nRun with --help for more information.\n"},
       {"tune " + swiglu, "tilewright: --shape has no M, expected M=SIZE\n"},
       {"tune " + swiglu + " --shape M",
        "tilewright: --shape: shape has 'M', expected NAME=VALUE separated by commas\n"},
@@ -97,6 +104,26 @@ TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
     EXPECT_EQ(outcome.code, 2) << c.arguments;
     EXPECT_EQ(outcome.out, c.message) << c.arguments;
   }
+}
+
+TEST_F(Command, ListsTheDeviceThatIsAskedFor) {
+  const auto one = run("devices --device virtual:h200 --json");
+  EXPECT_EQ(one.code, 0);
+  const json listed = json::parse(one.out);
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0]["device"], "virtual:h200");
+  const auto none = run("devices --device virtual:nope");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.out.find("tilewright: --device is 'virtual:nope', expected one of "), 0u);
+}
+
+TEST_F(Command, WritesNoControlCharactersOfAFileToTheTerminal) {
+  const fs::path file = folder_ / "binary.yaml";
+  std::ofstream(file) << "\x1b[2J\x7f"
+                         "ELF\xff";
+  const auto outcome = run("show " + file.string());
+  EXPECT_EQ(outcome.code, 1);
+  for (const char c : outcome.out) EXPECT_TRUE(c == '\n' || (c >= ' ' && c < 0x7f)) << int(c);
 }
 
 TEST_F(Command, SaysInJsonWhatFailed) {

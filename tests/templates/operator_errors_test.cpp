@@ -238,6 +238,44 @@ TEST(OperatorFile, RefusesWhatIsNotThere) {
   EXPECT_EQ(op.error().message, "cannot read /nonexistent/op.yaml, expected an operator file");
 }
 
+TEST(OperatorFile, HoldsOneDocument) {
+  const std::string one = kRight;
+  EXPECT_TRUE(parse_operator("---\n" + one, "op.yaml"));
+  EXPECT_TRUE(parse_operator(one + "---\n", "op.yaml"));
+  EXPECT_TRUE(parse_operator(one + "...\n", "op.yaml"));
+  const auto two = parse_operator(one + "---\n" + one, "op.yaml");
+  ASSERT_FALSE(two);
+  EXPECT_EQ(two.error().message,
+            "op.yaml:16: a second document begins, expected one operator per file");
+}
+
+TEST(OperatorFile, ThatIsNoTextIsShownWithoutItsControlCharacters) {
+  const auto binary = parse_operator(
+      "\x7f"
+      "ELF\x01\x1b[31m" +
+          std::string(1000, 'x'),
+      "op.yaml");
+  ASSERT_FALSE(binary);
+  for (const char c : binary.error().message) EXPECT_TRUE(c >= ' ' && c != 0x7f);
+  EXPECT_LT(binary.error().message.size(), 300u);
+}
+
+TEST(OperatorFile, WhoseOutputsLieOnThemselvesAreToldAtTheirSizes) {
+  const auto op = parse_operator(
+      "operator: t\ndimensions: [M, ldy]\ninputs:\n  x: {shape: [M, 64], dtype: f32}\nbody:\n"
+      "  - y = relu(x)\noutputs:\n  y: {dtype: f32, strides: [ldy, 1]}\n",
+      "op.yaml");
+  ASSERT_TRUE(op) << op.error().message;
+  EXPECT_TRUE(check_output_places(*op, {{"M", 4}, {"ldy", 64}}));
+  EXPECT_TRUE(check_output_places(*op, {{"M", 4}}));
+  EXPECT_TRUE(check_output_places(*op, {{"M", 1}, {"ldy", 0}}));
+  const auto apart = check_output_places(*op, {{"M", 4}, {"ldy", 8}});
+  ASSERT_FALSE(apart);
+  EXPECT_EQ(
+      apart.error().message,
+      "y stride 0 is 8, expected at least 64: elements of an output have places of their own");
+}
+
 TEST(OperatorFile, RefusesADirectory) { EXPECT_FALSE(load_operator("/")); }
 
 TEST(OperatorFile, RefusesDeepNestingAndLongBodiesWithoutExhaustingTheStack) {
