@@ -104,7 +104,7 @@ void add_cache(CLI::App& app, Session& session);
 void add_bundle(CLI::App& app, Session& session);
 void add_serve(CLI::App& app, Session& session);
 
-/// What a terminal may get: control characters and bytes that are no UTF-8 as \\x1b.
+/// What a terminal may get: control characters and bytes that are no UTF-8 as \x1b.
 std::string printable(std::string_view text);
 
 }  // namespace tilewright::cli
