@@ -1,0 +1,174 @@
+// The sample kernels with one mistake each: every one is caught, by the check that has a name for it
+// where there is one.
+#include <algorithm>
+
+#include "tests/virtual_gpu/samples.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr const char* kWrong = "wrong result";
+
+struct Mutant {
+  const char* name;
+  const char* sample;
+  const char* from;  ///< occurs once in the source
+  const char* to;
+  const char* caught_by;  ///< names of checks, any of which will do, separated by |
+};
+
+constexpr Mutant kMutants[] = {
+    {"VectorsBeyondTheEnd", "elementwise", "first + 4 <= n", "first < n", "out-of-bounds"},
+    {"TailOneTooLong", "elementwise", "i < n; ++i", "i <= n; ++i", "out-of-bounds"},
+    {"TailOneTooShort", "elementwise", "i < n; ++i", "i < n - 1; ++i", kWrong},
+    {"VectorsThatOverlap", "elementwise", "threadIdx.x) * 4", "threadIdx.x) * 3", "misaligned"},
+    {"BlocksThatWriteTheSame", "elementwise", "blockIdx.x * blockDim.x + threadIdx.x",
+     "threadIdx.x", "global-race"},
+    {"WrongComponent", "elementwise", "swish(a.w) * g.w", "swish(a.w) * g.z", kWrong},
+
+    {"NormWithoutBarrier", "norms", "__syncthreads();", "", "shared-race"},
+    {"NormWithoutItsFirstPartialSum", "norms", "if (lane == 0) partial",
+     "if (lane == 0 && warp) partial", "uninitialised-read"},
+    {"NormOfOneWarpTooMany", "norms", "w < warps", "w <= warps", "uninitialised-read"},
+    {"NormWithHalfAShuffle", "norms", "int step = 16", "int step = 8", kWrong},
+    {"NormReadsBeyondTheRow", "norms", "c < columns; c += blockDim.x) sum",
+     "c <= columns; c += blockDim.x) sum", "out-of-bounds"},
+    {"NormWithTooSmallAnArray", "norms", "partial[32]", "partial[3]", "out-of-bounds"},
+    {"NormWithALaxShuffleMask", "norms", "__shfl_xor_sync(0xffffffffu", "__shfl_xor_sync(0xffffu",
+     "shuffle-divergence"},
+    {"NormBarrierInABranch", "norms", "__syncthreads();", "if (threadIdx.x < 48) __syncthreads();",
+     "barrier-divergence|shared-race|deadlock"},
+
+    {"GemmWithoutBarrierAfterLoading", "simt_gemm", "__syncthreads();\n#pragma", "#pragma",
+     "shared-race"},
+    {"GemmWithoutBarrierBeforeLoading", "simt_gemm", "__syncthreads();  // before", "// before",
+     "shared-race"},
+    {"GemmReadsOneDepthTooMany", "simt_gemm", "depth + ak < k ?", "depth + ak <= k ?",
+     "out-of-bounds"},
+    {"GemmWritesOneColumnTooMany", "simt_gemm", "column + s + j < n)", "column + s + j <= n)",
+     "out-of-bounds"},
+    {"GemmWritesRowsWithoutAGuard", "simt_gemm", "row + r + i < m && ", "", "out-of-bounds"},
+    {"GemmForgetsTheLastTile", "simt_gemm", "depth < k; depth", "depth + kDepth < k; depth",
+     kWrong},
+
+    {"MmaWithALaxWait", "mma_gemm", "copies_wait<kStages - 2>()", "copies_wait<kStages - 1>()",
+     "async-read"},
+    {"MmaWithoutBarrier", "mma_gemm", "__syncthreads();  // the tile", "// the tile",
+     "async-read|shared-race"},
+    {"MmaCopiesOneRowTooMany", "mma_gemm", "row + r < m && at", "row + r <= m && at",
+     "out-of-bounds"},
+    {"MmaCopiesBeyondTheDepth", "mma_gemm", "row + r < m && at < k, ", "row + r < m, ",
+     "out-of-bounds"},
+    {"MmaLoadsTheWrongTile", "mma_gemm", "load(tile + kStages - 1);", "load(tile + kStages - 2);",
+     "wrong result|async-read|shared-race"},
+    {"MmaWithSwappedFragments", "mma_gemm", "y[j / 2][j % 2 + 2]", "y[j / 2][j % 2 + 1]", kWrong},
+    {"MmaWithTheWrongMatrixOrder", "mma_gemm", "d = step + lane / 16 * 8",
+     "d = step + lane / 8 % 2 * 8", kWrong},
+    {"MmaWithUnalignedRows", "mma_gemm", "kPitch = kDepth + 8", "kPitch = kDepth + 4",
+     "misaligned"},
+    {"MmaStoresTheWrongRows", "mma_gemm", "e / 2 * 8", "e / 2 * 4", kWrong},
+    {"MmaStoresWithoutAGuard", "mma_gemm", "r < m && s < n", "s < n", "out-of-bounds"},
+
+    {"QuantWithoutAGuard", "quant_gemm", "if (column >= n) return;", "", "out-of-bounds"},
+    {"QuantWithTheWrongBias", "quant_gemm", "(pair & 15) - 8", "(pair & 15) - 7", kWrong},
+    {"QuantOnePairTooMany", "quant_gemm", "at < k; at += 64", "at <= k; at += 64", "out-of-bounds"},
+    {"QuantWithTheWrongGroup", "quant_gemm", "at / 32]", "at / 16]", "out-of-bounds"},
+    {"QuantWithANarrowMask", "quant_gemm", "__shfl_down_sync(0xffffffffu",
+     "__shfl_down_sync(0x0fffffffu", "shuffle-divergence"},
+
+    {"SplitKWithoutFence", "splitk", "__threadfence();\n  __syncthreads();  // all",
+     "__syncthreads();  // all", "global-race"},
+    {"SplitKCountsBeforeAllHaveWritten", "splitk", "__syncthreads();  // all", "// all",
+     "global-race"},
+    {"SplitKReadsTheFlagTooEarly", "splitk", "__syncthreads();\n  if (!last)", "if (!last)",
+     "shared-race"},
+    {"SplitKCountsWithoutAtomics", "splitk", "atomicAdd(&counters[blockIdx.x], 1u)",
+     "counters[blockIdx.x]++", "global-race"},
+    {"SplitKNeverLast", "splitk", "== splits - 1", "== splits", kWrong},
+    {"SplitKLeavesTheCounter", "splitk", "counters[blockIdx.x] = 0", "counters[blockIdx.x] = 1",
+     kWrong},
+    {"SplitKWritesWithoutAGuard", "splitk", "if (column < n) workspace", "workspace",
+     "out-of-bounds"},
+
+    {"DecodeWithoutBarrier", "paged_decode", "__syncthreads();", "", "shared-race"},
+    {"DecodeWithoutWeights", "paged_decode", "if (lane == 0) weight[warp] = sum;", "",
+     "uninitialised-read"},
+    {"DecodeOneKeyTooMany", "paged_decode", "at < length", "at <= length", kWrong},
+    {"DecodeOfTheWrongPage", "paged_decode", "at / kPage]", "at / kPage + 1]", kWrong},
+
+    {"FlashWithoutBarrierBeforeLoading", "flash", "__syncthreads();  // before", "// before",
+     "shared-race|source-overwritten|async-read"},
+    {"FlashWithALaxWait", "flash", "copies_wait<0>()", "copies_wait<1>()", "async-read"},
+    {"FlashWithoutMask", "flash", "at < keys ? score", "true ? score", kWrong},
+    {"FlashWithoutRescaling", "flash", "total[h] *= factor;", "", kWrong},
+    {"FlashWithSwappedValues", "flash", "multiply(y[d / 8], p, b[0], b[1])",
+     "multiply(y[d / 8], p, b[0], b[2])", kWrong},
+
+    {"WgmmaWaitsForTheWrongPhase", "wgmma_gemm", "tile / kStages & 1", "tile / kStages + 1 & 1",
+     "async-read"},
+    {"WgmmaWithoutWait", "wgmma_gemm", "barrier_wait(shared_address(&full[stage])",
+     "(void)(shared_address(&full[stage])", "async-read"},
+    {"WgmmaWithTheWrongSwizzle", "wgmma_gemm", "u64(1) << 62", "u64(2) << 62", kWrong},
+    {"WgmmaExpectsTooFewBytes", "wgmma_gemm", "barrier_expect(barrier, 2 * kTileBytes)",
+     "barrier_expect(barrier, kTileBytes)", "async-read|mbarrier-misuse"},
+    {"WgmmaExpectsTooManyBytes", "wgmma_gemm", "barrier_expect(barrier, 2 * kTileBytes)",
+     "barrier_expect(barrier, 3 * kTileBytes)", "deadlock"},
+    {"WgmmaLeavesAGroupUnwaited", "wgmma_gemm", "wgmma.wait_group.sync.aligned 0;",
+     "wgmma.wait_group.sync.aligned 1;", "source-overwritten"},
+    {"WgmmaWithoutBarrierBeforeLoading", "wgmma_gemm", "__syncthreads();  // all four",
+     "// all four", "source-overwritten|shared-race|async-read"},
+
+    {"ClusterLeavesTooEarly", "cluster", "cluster_sync();  // nobody", "// nobody", "cluster-exit"},
+    {"ClusterReadsMaximaTooEarly", "cluster", "cluster_sync();  // the maxima", "// the maxima",
+     "shared-race"},
+    {"ClusterDoesNotWaitForTheSum", "cluster", "barrier_wait(shared_address(&arrived), 0);", "",
+     "async-read"},
+    {"ClusterDoesNotWaitForTheCopy", "cluster", "barrier_wait(shared_address(&copied), 0);", "",
+     "async-read"},
+    {"ClusterExpectsNothing", "cluster", "barrier_expect(shared_address(&arrived), 4);", "",
+     "deadlock"},
+    {"ClusterForgetsABlock", "cluster", "(u16)15", "(u16)7", "deadlock"},
+    {"ClusterSendsToTheWrongBlock", "cluster", "next = (rank + 1)", "next = (rank + 2)", kWrong},
+    {"ClusterCopiesBeforeBarriersAreThere", "cluster", "cluster_sync();  // the barriers",
+     "// the barriers", "mbarrier-misuse"},
+};
+
+class Mutants : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Mutants, AreCaught) {
+  const Mutant& mutant = GetParam();
+  auto spec = load_launch_spec(kSamples / (std::string(mutant.sample) + ".yaml"));
+  ASSERT_TRUE(spec) << spec.error().message;
+  auto file = load_kernel_file(spec->source);
+  ASSERT_TRUE(file) << file.error().message;
+  const std::size_t at = file->text.find(mutant.from);
+  ASSERT_NE(at, std::string::npos) << mutant.from;
+  ASSERT_EQ(file->text.find(mutant.from, at + 1), std::string::npos) << mutant.from;
+  file->text.replace(at, std::string(mutant.from).size(), mutant.to);
+
+  auto prepared = PreparedSpec::prepare(*spec);
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  auto ptx = sample_ptx(*file, spec->architectures.front(), spec->flags);
+  if (!ptx && ptx.error().code == ErrorCode::kNotFound) GTEST_SKIP() << ptx.error().message;
+  ASSERT_TRUE(ptx) << ptx.error().message << "\n" << ptx.error().detail;
+  const std::string wanted = "|" + std::string(mutant.caught_by) + "|";
+  std::string seen;
+  for (std::uint64_t seed : {0, 1, 2, 3}) {
+    CheckOptions options;
+    options.seed = seed;
+    options.deadline_s = 20;
+    auto result = prepared->run(*ptx, sample_device(), options);
+    ASSERT_TRUE(result) << result.error().message;
+    seen += findings(*result);
+    if (!result->mismatches.empty() && wanted.find("|wrong result|") != std::string::npos) return;
+    for (const vgpu::Report& report : result->reports)
+      if (wanted.find("|" + report.check + "|") != std::string::npos) return;
+  }
+  ADD_FAILURE() << "expected " << mutant.caught_by << ", seen:\n" << seen;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Mutants, testing::ValuesIn(kMutants),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tilewright::cli
