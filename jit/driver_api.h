@@ -62,7 +62,8 @@ struct VirtualLaunch {
 #define TILEWRIGHT_VIRTUAL_FUNCTIONS(apply)                                                   \
   apply(tilewrightVgpuDescribe) apply(tilewrightVgpuSampleBlocks) apply(tilewrightVgpuReport) \
   apply(tilewrightVgpuLastLaunch) apply(tilewrightVgpuExecutedBlocks)                         \
-  apply(tilewrightVgpuChooseBlocks) apply(tilewrightVgpuSetDeadline)
+  apply(tilewrightVgpuChooseBlocks) apply(tilewrightVgpuSetDeadline)                          \
+  apply(tilewrightVgpuSetChecks) apply(tilewrightVgpuReports)
 // clang-format on
 
 extern "C" {
@@ -84,6 +85,12 @@ CUresult tilewrightVgpuLastLaunch(VirtualLaunch* out);
 std::uint64_t tilewrightVgpuExecutedBlocks(std::uint64_t* out, std::uint64_t capacity);
 /// A launch that executes for longer (host seconds) fails with CUDA_ERROR_LAUNCH_TIMEOUT; 0: never.
 CUresult tilewrightVgpuSetDeadline(double seconds);
+/// What later launches are checked for: "off", "memory" or "full" (docs/virtual-gpu.md), and the seed
+/// of the order in which their warps run, 0 being the usual one. Without: $TILEWRIGHT_VGPU_CHECK and
+/// $TILEWRIGHT_VGPU_SEED. To be set before memory is allocated: what is there counts as written.
+CUresult tilewrightVgpuSetChecks(const char* level, std::uint64_t seed);
+/// What the checks have found since the last call: a JSON array, valid until the next call.
+const char* tilewrightVgpuReports();
 }
 
 struct VirtualApi {

@@ -39,11 +39,12 @@ struct Fault {
   std::string report;
 };
 
-/// What is checked beyond bounds and alignment, which always are.
+/// What is checked beyond bounds and alignment, which always are. With any of it, a launch runs on
+/// one host thread.
 enum class Check : std::uint8_t {
   kOff,
   kMemory,  ///< use after free, uninitialised reads, leaks
-  kFull,    ///< and races, asynchronous copies, fences, barriers; on one host thread
+  kFull,    ///< and races, asynchronous copies, fences, barriers
 };
 
 /// One finding of the checks. Equal ones (same check, same instructions) are counted, not repeated.
@@ -80,8 +81,16 @@ class Memory {
   /// Aligned to 512 bytes. Errors: kOutOfMemory.
   virtual Result<std::uint64_t> allocate(std::uint64_t bytes) = 0;
   virtual Result<void> free(std::uint64_t address) = 0;
-  /// Host view of [address, address + bytes), or null where that is not within one allocation.
+  /// Host view of [address, address + bytes), or null where that is not within one allocation. To
+  /// the checks, these bytes have been written.
   virtual void* at(std::uint64_t address, std::uint64_t bytes) = 0;
+  /// The same to read, which leaves no trace.
+  virtual const void* view(std::uint64_t address, std::uint64_t bytes) const = 0;
+  /// Bytes of `to` are now those of `from`: where these were never written, nor are they.
+  virtual void copied(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) = 0;
+  /// From here on it is known which bytes were written: what is allocated before counts as written.
+  /// The first launch with checks does it, too.
+  virtual void track() = 0;
   virtual std::uint64_t used() const = 0;
   virtual std::uint64_t capacity() const = 0;
 };

@@ -4,6 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
+
+#include "jit/lazy_memory.h"
+#include "jit/virtual_gpu/check/shadow.h"
 
 namespace tilewright::vgpu {
 namespace {
@@ -17,6 +21,8 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
 }
 /// What an allocation takes of the range: whole host pages, so that they can be given back.
 std::uint64_t span_of(std::uint64_t bytes) { return round_up(bytes, kHostPage) + kGap; }
+/// Freed allocations that are remembered, to name them.
+constexpr std::size_t kFreedRemembered = 4096;
 
 }  // namespace
 
@@ -61,6 +67,7 @@ Arena::Arena(std::uint64_t capacity_bytes) : capacity_(capacity_bytes) {
 
 Arena::~Arena() {
   if (host_ != nullptr) munmap(host_, reserved_);
+  if (written_ != nullptr) munmap(written_, reserved_ / 8 + 8);
 }
 
 std::uint64_t Arena::find_room(std::uint64_t span) {
@@ -92,6 +99,7 @@ Result<std::uint64_t> Arena::allocate(std::uint64_t bytes) {
     return fail(ErrorCode::kOutOfMemory,
                 fmt::format("no {} consecutive bytes are free in device memory", bytes));
   live_.emplace(address, bytes);
+  numbers_.emplace(address, ++allocated_);
   next_ = address + span_of(bytes);
   used_ += bytes;
   table_.reset();
@@ -103,15 +111,28 @@ Result<void> Arena::free(std::uint64_t address) {
   auto it = live_.find(address);
   if (it == live_.end())
     return fail(ErrorCode::kInvalidArgument, fmt::format("no allocation begins at {:#x}", address));
-  // Hands the pages back; what is allocated here next begins as zeros.
-  madvise(host_ + (address - kArenaBase), round_up(it->second, kHostPage), MADV_DONTNEED);
+  // Hands the pages back; what is allocated here next begins as zeros. Large ones may have had
+  // pages of a pattern mapped over them.
+  std::byte* const pages = host_ + (address - kArenaBase);
+  const std::uint64_t bytes = round_up(it->second, kHostPage);
+  if (bytes < jit::kLazyFill) {
+    madvise(pages, bytes, MADV_DONTNEED);
+  } else if (jit::map_filled(pages, bytes, 0)) {
+    madvise(pages, bytes, MADV_DONTDUMP);
+  } else {
+    std::memset(pages, 0, bytes);
+  }
+  if (written_ != nullptr) set_bits(written_, address - kArenaBase, it->second, false);
+  freed_.push_back({address, address + it->second});
+  if (freed_.size() > kFreedRemembered) freed_.pop_front();
+  numbers_.erase(address);
   used_ -= it->second;
   live_.erase(it);
   table_.reset();
   return {};
 }
 
-void* Arena::at(std::uint64_t address, std::uint64_t bytes) {
+const void* Arena::view(std::uint64_t address, std::uint64_t bytes) const {
   std::lock_guard lock(mutex_);
   auto it = live_.upper_bound(address);
   if (it == live_.begin()) return nullptr;
@@ -119,6 +140,54 @@ void* Arena::at(std::uint64_t address, std::uint64_t bytes) {
   std::uint64_t offset = address - it->first;
   if (offset > it->second || bytes > it->second - offset) return nullptr;
   return host_ + (address - kArenaBase);
+}
+
+void* Arena::at(std::uint64_t address, std::uint64_t bytes) {
+  const void* found = view(address, bytes);
+  if (found != nullptr && written_ != nullptr)
+    set_bits(written_, address - kArenaBase, bytes, true);
+  return const_cast<void*>(found);
+}
+
+void Arena::copied(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+  if (written_ == nullptr) return;
+  copy_bits(written_, to - kArenaBase, written_, from - kArenaBase, bytes);
+}
+
+void Arena::track() {
+  std::lock_guard lock(mutex_);
+  if (written_ != nullptr || reserved_ == 0) return;
+  void* bits = mmap(nullptr, reserved_ / 8 + 8, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (bits == MAP_FAILED) return;
+  written_ = static_cast<std::uint64_t*>(bits);
+  unchecked_ = allocated_;  // what happened to them is not known
+}
+
+void Arena::note_unchecked() {
+  std::lock_guard lock(mutex_);
+  unchecked_ = allocated_;
+}
+
+void Arena::settle() {
+  std::lock_guard lock(mutex_);
+  if (written_ == nullptr || unchecked_ == settled_) return;
+  for (auto [begin, bytes] : live_)
+    if (numbers_[begin] <= unchecked_) set_bits(written_, begin - kArenaBase, bytes, true);
+  settled_ = unchecked_;
+}
+
+std::uint64_t Arena::number_of(std::uint64_t begin) const {
+  std::lock_guard lock(mutex_);
+  auto it = numbers_.find(begin);
+  return it == numbers_.end() ? 0 : it->second;
+}
+
+std::optional<Allocation> Arena::freed(std::uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  for (auto it = freed_.rbegin(); it != freed_.rend(); ++it)
+    if (address >= it->begin && address < it->end) return *it;
+  return std::nullopt;
 }
 
 std::uint64_t Arena::used() const {

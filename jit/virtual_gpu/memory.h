@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "jit/virtual_gpu/machine.h"
@@ -28,6 +30,8 @@ const Allocation* nearest(const AllocationTable& table, std::uint64_t address);
 /// The allocation that holds all of [address, address + bytes), or null.
 const Allocation* holding(const AllocationTable& table, std::uint64_t address, std::uint64_t bytes);
 
+class GlobalShadow;
+
 class Arena final : public Memory {
  public:
   explicit Arena(std::uint64_t capacity_bytes);
@@ -38,12 +42,28 @@ class Arena final : public Memory {
   Result<std::uint64_t> allocate(std::uint64_t bytes) override;
   Result<void> free(std::uint64_t address) override;
   void* at(std::uint64_t address, std::uint64_t bytes) override;
+  const void* view(std::uint64_t address, std::uint64_t bytes) const override;
+  void copied(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) override;
+  void track() override;
   std::uint64_t used() const override;
   std::uint64_t capacity() const override { return capacity_; }
 
   std::shared_ptr<const AllocationTable> snapshot() const;
   /// Host address of device address 0: add it to a valid device address.
   std::uintptr_t delta() const { return delta_; }
+
+  // For checkers. A bit per byte says whether it was written, from track() on.
+  /// By address - kArenaBase; null: not tracked.
+  std::uint64_t* written() const { return written_; }
+  /// A launch without checks writes what nobody notes: whatever is allocated counts as written.
+  void note_unchecked();
+  /// Before a launch with checks: notes what unchecked ones may have written.
+  void settle();
+  /// The number of an allocation, counted from 1; 0: none begins there.
+  std::uint64_t number_of(std::uint64_t begin) const;
+  /// An allocation that was freed, the latest that held `address`.
+  std::optional<Allocation> freed(std::uint64_t address) const;
+  std::shared_ptr<GlobalShadow> shadow;  ///< of the race checker, kept between launches
 
  private:
   std::uint64_t find_room(std::uint64_t span);
@@ -54,8 +74,12 @@ class Arena final : public Memory {
   std::uintptr_t delta_ = 0;
 
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> live_;  ///< begin -> bytes asked for
-  std::uint64_t next_ = kArenaBase;              ///< where the next allocation is tried
+  std::map<std::uint64_t, std::uint64_t> live_;                ///< begin -> bytes asked for
+  std::map<std::uint64_t, std::uint64_t> numbers_;             ///< of live ones, by begin
+  std::uint64_t allocated_ = 0, unchecked_ = 0, settled_ = 0;  ///< numbers: up to these
+  std::deque<Allocation> freed_;                               ///< the latest
+  std::uint64_t* written_ = nullptr;
+  std::uint64_t next_ = kArenaBase;  ///< where the next allocation is tried
   std::uint64_t used_ = 0;
   mutable std::shared_ptr<const AllocationTable> table_;  ///< null: has to be made anew
 };

@@ -7,6 +7,7 @@
 //   elementwise/N        N f32 elements, silu and multiply, one element per thread
 //   mma_bf16/N           N^3 product of bf16: cp.async, ldmatrix, mma.sync; unchecked, not counted
 //   wgmma_bf16/N         N^3 product of bf16: cp.async, wgmma; unchecked, not counted
+//   .../checked          the same with Check::kFull
 //   softmax/rows         rows of 4096 f32, one block per row
 //   load                 decoding the module of the gemm
 #include <benchmark/benchmark.h>
@@ -65,6 +66,7 @@ class Device {
     launch.grid = grid;
     launch.block = {threads, 1, 1};
     launch.count = count;
+    launch.check = check;
     const KernelInfo* info = program_->find(kernel_);
     launch.parameters.resize(static_cast<std::size_t>(info->parameter_bytes));
     std::size_t i = 0;
@@ -76,8 +78,9 @@ class Device {
   void run(benchmark::State& state, const Launch& launch) {
     for (auto _ : state) {
       Outcome outcome = execute(*memory, launch);
-      if (outcome.fault) {
-        state.SkipWithError(outcome.fault->report.c_str());
+      if (outcome.fault || !outcome.reports.empty()) {
+        state.SkipWithError(outcome.fault ? outcome.fault->report.c_str()
+                                          : outcome.reports[0].text.c_str());
         return;
       }
     }
@@ -85,14 +88,16 @@ class Device {
 
   std::unique_ptr<Memory> memory = Memory::create(std::uint64_t{1} << 30);
   std::string ptx;
+  Check check = Check::kOff;
 
  private:
   std::string kernel_;
   std::shared_ptr<Program> program_;
 };
 
-void gemm(benchmark::State& state, bool count) {
+void gemm(benchmark::State& state, bool count, Check check = Check::kOff) {
   Device device(samples::kGemm, "gemm");
+  device.check = check;
   if (!device) return state.SkipWithError("NVRTC is not here");
   auto n = static_cast<std::size_t>(state.range(0));
   auto size = static_cast<int>(n);
@@ -103,9 +108,12 @@ void gemm(benchmark::State& state, bool count) {
 }
 BENCHMARK_CAPTURE(gemm, plain, false)->Arg(256)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(gemm, counted, true)->Arg(256)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(gemm, checked, false, Check::kFull)->Arg(256)->Unit(benchmark::kMillisecond);
 
-void tensor_gemm(benchmark::State& state, const char* source, const char* kernel, unsigned shared) {
+void tensor_gemm(benchmark::State& state, const char* source, const char* kernel, unsigned shared,
+                 Check check = Check::kOff) {
   Device device(source, kernel, "sm_90a");
+  device.check = check;
   if (!device) return state.SkipWithError("NVRTC is not here");
   auto n = static_cast<std::size_t>(state.range(0));
   auto size = static_cast<int>(n);
@@ -125,8 +133,20 @@ BENCHMARK_CAPTURE(tensor_gemm, wgmma_bf16, samples::kWgmmaGemm, "wgmma_gemm",
     ->Arg(256)
     ->Unit(benchmark::kMillisecond);
 
-void elementwise(benchmark::State& state) {
+BENCHMARK_CAPTURE(tensor_gemm, mma_bf16, samples::kMmaGemm, "mma_gemm", samples::kMmaGemmShared,
+                  Check::kFull)
+    ->Name("mma_bf16/checked")
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(tensor_gemm, wgmma_bf16, samples::kWgmmaGemm, "wgmma_gemm",
+                  samples::kWgmmaGemmShared, Check::kFull)
+    ->Name("wgmma_bf16/checked")
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
+
+void elementwise(benchmark::State& state, Check check) {
   Device device(samples::kElementwise, "elementwise");
+  device.check = check;
   if (!device) return state.SkipWithError("NVRTC is not here");
   auto n = static_cast<std::size_t>(state.range(0));
   auto launch = device.launch({static_cast<unsigned>((n + 255) / 256), 1, 1}, 256, false,
@@ -134,7 +154,8 @@ void elementwise(benchmark::State& state) {
                               static_cast<int>(n));
   device.run(state, launch);
 }
-BENCHMARK(elementwise)->Arg(1 << 20)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(elementwise, plain, Check::kOff)->Arg(1 << 20)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(elementwise, checked, Check::kFull)->Arg(1 << 20)->Unit(benchmark::kMillisecond);
 
 void softmax(benchmark::State& state) {
   Device device(samples::kSoftmax, "softmax");

@@ -20,7 +20,8 @@ class Nvrtc {
 
   /// PTX, or nothing: then `log` says why.
   std::optional<std::string> compile(const std::string& source, const std::string& arch,
-                                     std::string* log) const {
+                                     std::string* log,
+                                     std::vector<const char*> options = {}) const {
     using Program = void*;
     auto create =
         get<int(Program*, const char*, const char*, int, const char* const*, const char* const*)>(
@@ -35,8 +36,9 @@ class Nvrtc {
     if (create(&program, source.c_str(), "sample.cu", 0, nullptr, nullptr) != 0)
       return std::nullopt;
     std::string architecture = "-arch=" + arch;
-    const char* options[] = {"--std=c++20", "--minimal", architecture.c_str()};
-    int status = run(program, 3, options);
+    for (const char* option : {"--std=c++20", "--minimal", architecture.c_str()})
+      options.push_back(option);
+    int status = run(program, static_cast<int>(options.size()), options.data());
     std::size_t size = 0;
     log_size(program, &size);
     log->resize(size);

@@ -26,7 +26,9 @@ struct Access {
   AccessKind kind = AccessKind::kRead;
   Space space = Space::kGeneric;  ///< as in the instruction
   const std::uint64_t* addresses = nullptr;
-  std::byte* const* hosts = nullptr;  ///< where they lie; valid
+  /// Where they lie; valid. Null: all in global memory, or all in the block's own shared memory, as
+  /// `space` says.
+  std::byte* const* hosts = nullptr;
   std::uint32_t mask = 0;
   std::uint32_t bytes = 0;
   Order order = Order::kWeak;
@@ -75,14 +77,23 @@ class Checker {
   virtual void access(const Step*, Warp&, const Access&) {}
   virtual void fence(const Step*, Warp&, std::uint32_t /*mask*/, const Fence&) {}
 
-  /// Asynchronous operations: as issued, as the source was read ahead of landing
-  /// (wait_group.read), as landed (before the bytes move).
+  /// Asynchronous operations: as issued, as a wait_group.read covers it (its source is read, unless
+  /// it has landed), as landed (before the bytes move).
   virtual void async_issue(const AsyncOperation&) {}
   virtual void async_read(const AsyncOperation&) {}
   virtual void async_land(const AsyncOperation&) {}
+  /// A wait for its group covers it, or its mbarrier was told. It has landed, maybe long ago.
+  virtual void async_complete(const AsyncOperation&) {}
   /// A wait for groups is over for the lanes: what it waited for has landed.
   virtual void async_waited(const Step*, Warp&, std::uint32_t /*mask*/, bool /*bulk*/,
                             bool /*read_only*/) {}
+
+  /// wgmma: `lines` of the block's own shared memory are read until a wait for its group; commits; a
+  /// wait for all but the newest `left` groups.
+  virtual void tensor_read(const Step*, Warp&, const std::vector<std::uint32_t>& /*lines*/,
+                           std::uint32_t /*bytes*/) {}
+  virtual void tensor_commit(Warp&) {}
+  virtual void tensor_wait(Warp&, std::size_t /*left*/) {}
 
   /// bar and barrier: arrival of lanes (`waits`: sync and red, not arrive), opening, going on.
   virtual void barrier_arrive(const Step*, Warp&, std::uint32_t /*mask*/, int /*barrier*/,
@@ -94,8 +105,11 @@ class Checker {
   virtual void cluster_pass(const Step*, Warp&, std::uint32_t /*mask*/, Order) {}
   /// Of step and warp that act; null step: an operation that lands.
   virtual void mbarrier(const Step*, Warp&, const MbarrierUse&) {}
-  /// bar.warp.sync, shuffles, votes, ...: `members` as given, `here` those that came together.
+  /// bar.warp.sync, shuffles, votes, ...: `members` as given (they may have exited), `here` those
+  /// that came together.
   virtual void warp_sync(const Step*, Warp&, std::uint32_t /*members*/, std::uint32_t /*here*/) {}
+  /// A shuffle takes values of the lanes `from`.
+  virtual void shuffle(const Step*, Warp&, std::uint32_t /*from*/) {}
 
   /// The launch stops because of it.
   virtual void faulted(const Fault&) {}

@@ -42,6 +42,7 @@ struct Block {
 
   std::unique_ptr<std::byte[]> register_storage, shared_storage;
   std::unique_ptr<std::byte[]> local_storage;  ///< made when first touched
+  void* checked = nullptr;                     ///< what a checker keeps of it
 };
 
 struct Cluster {

@@ -161,10 +161,11 @@ const Step* leave(Warp& warp) {
 }
 
 bool gather_members(const Step* step, Warp& warp, std::uint32_t members, const Step** next) {
+  const std::uint32_t given = members;
   members &= warp.live;
   Checker* checker = warp.worker->context.checker;
   auto together = [&] {
-    if (checker != nullptr) checker->warp_sync(step, warp, members, warp.mask);
+    if (checker != nullptr) checker->warp_sync(step, warp, given, warp.mask);
     return true;
   };
   if ((members & ~warp.mask) == 0) return together();

@@ -133,7 +133,7 @@ Outcome execute(Memory& memory, const Launch& launch) {
   context.parameters = parameters.data();
   if (std::string why = choose_cluster(launch, code->info, &context); !why.empty())
     return refused(launch, why);
-  std::uint64_t host_threads = launch.check == Check::kFull ? 1 : std::max(launch.threads, 1);
+  std::uint64_t host_threads = launch.check != Check::kOff ? 1 : std::max(launch.threads, 1);
   if (launch.deadline_s > 0)
     context.deadline = std::chrono::steady_clock::now() +
                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -165,7 +165,10 @@ Outcome execute(Memory& memory, const Launch& launch) {
                           : std::max<std::uint64_t>(launch.resident_blocks / size / workers, 1);
   std::unique_ptr<Checker> checker = make_checker(launch.check, context, memory);
   context.checker = checker.get();
-  if (checker != nullptr) checker->launch_begin(context);
+  if (checker != nullptr)
+    checker->launch_begin(context);
+  else
+    arena.note_unchecked();
 
   WorkQueue queue(count, std::move(chosen));
   std::vector<std::unique_ptr<Worker>> shares;

@@ -94,13 +94,16 @@ class Assembler {
   std::uint32_t place(int value) const { return places_.offset[static_cast<std::size_t>(value)]; }
 
   Result<void> push(Step step, const Form& form, const Draft& draft) {
-    if (check_ != Check::kOff) step.run = select_checked(form, check_);
-    if (step.run == nullptr) step.run = level_.select(form);
+    step.run = level_.select(form);
     if (step.run == nullptr) step.run = select_common(form);
     if (step.run == nullptr)
       return fail(
           ErrorCode::kUnsupported,
           fmt::format("ptx line {}: instruction is not supported: '{}'", draft.line, draft.text));
+    if (check_ != Check::kOff) {
+      code_->unchecked.push_back(step.run);
+      if (Handler checked = select_checked(form, check_)) step.run = checked;
+    }
     code_->steps.push_back(step);
     code_->lines.push_back(draft.line);
     code_->texts.push_back(draft.text);

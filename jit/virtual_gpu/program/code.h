@@ -117,6 +117,8 @@ struct Code {
   std::vector<Step> steps;
   std::vector<int> lines;               ///< of each step
   std::vector<std::string_view> texts;  ///< of each step
+  /// Of each step: what it runs without checks. Empty where the code has no checks.
+  std::vector<Handler> unchecked;
   std::vector<std::uint32_t> operands;  ///< offsets of vector operands, see the handlers
   std::vector<int> targets;             ///< steps: reconvergence of a branch, lists of brx.idx
   std::vector<Site> sites;

@@ -30,6 +30,8 @@ class LoadedProgram final : public Program {
   std::vector<std::string> kernels() const override;
   std::optional<Variable> variable(std::string_view name) const override;
 
+  /// The PTX that was loaded.
+  std::string_view text() const { return text_; }
   /// Code with the handlers of a check, made when first asked for; null: there is no such kernel.
   /// Thread-safe.
   const Code* code(std::string_view kernel, Check check = Check::kOff) const;

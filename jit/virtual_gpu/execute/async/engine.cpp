@@ -89,6 +89,7 @@ void AsyncEngine::land_groups(Groups& groups, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     AsyncOperation& operation = *groups.operations[i];
     if (!operation.landed) land(operation);
+    if (Checker* checker = cluster_.context.checker) checker->async_complete(operation);
     free_.push_back(&operation);
   }
   groups.drop(count);
@@ -132,8 +133,8 @@ void AsyncEngine::wait_bulk(Warp& warp, std::uint32_t mask, std::size_t left, bo
 
 /// What is to be moved is taken out of the source, which may be overwritten now.
 void AsyncEngine::read_source(AsyncOperation& operation) {
-  if (operation.landed) return;
   if (Checker* checker = cluster_.context.checker) checker->async_read(operation);
+  if (operation.landed) return;
   std::size_t bytes = 0;
   for (const AsyncChunk& chunk : operation.chunks) bytes += chunk.bytes;
   operation.data.reserve(bytes);
@@ -166,6 +167,7 @@ void AsyncEngine::land(AsyncOperation& operation) {
       std::memcpy(chunk.to, chunk.from, chunk.bytes);
   }
   if (operation.completion == AsyncOperation::Completion::kMbarrier) {
+    if (Checker* checker = cluster_.context.checker) checker->async_complete(operation);
     MbarrierChange change;
     change.arrivals = operation.arrivals;
     change.complete_tx = operation.tx_bytes;

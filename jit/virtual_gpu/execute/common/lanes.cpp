@@ -1,6 +1,8 @@
 // shfl, vote, redux, match, activemask, elect.
+#include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
+#include "jit/virtual_gpu/execute/worker.h"
 
 namespace tilewright::vgpu {
 namespace {
@@ -22,6 +24,7 @@ const Step* shfl(const Step* s, std::byte* r, Warp& w) {
   for (int i = 0; i < kLanes; ++i) source[i] = a[i];
   std::uint32_t inside = 0, mask = w.mask;
   std::uint32_t result[kLanes];
+  std::uint8_t from[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     auto lane = static_cast<std::int32_t>(i);
     auto by = static_cast<std::int32_t>(b[i] & 31), clamp = static_cast<std::int32_t>(c[i] & 31);
@@ -45,6 +48,12 @@ const Step* shfl(const Step* s, std::byte* r, Warp& w) {
     }
     result[i] = source[in ? j : lane];
     inside |= (in ? 1u : 0u) << i;
+    from[i] = static_cast<std::uint8_t>(in ? j : lane);
+  }
+  if (Checker* checker = w.worker->context.checker) [[unlikely]] {
+    std::uint32_t taken = 0;
+    for_lanes(mask, [&](int i) { taken |= 1u << (from[i] & 31); });
+    checker->shuffle(s, w, taken);
   }
   if (w.full) {
     for (int i = 0; i < kLanes; ++i) d[i] = result[i];

@@ -1,0 +1,543 @@
+#include "jit/virtual_gpu/check/race_checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+namespace tilewright::vgpu {
+namespace {
+
+/// The high half of a cell: a set of records, not one.
+constexpr std::uint32_t kSet = 0x80000000u;
+/// Ids are not used up to their end, nor is more than this kept of a launch (half a GiB).
+constexpr std::uint32_t kLastId = 1u << 30;
+constexpr std::size_t kMostRecords = std::size_t{1} << 23;
+constexpr std::size_t kMostSetWords = std::size_t{1} << 26;
+/// Readers of a cell that are remembered, and of those from other clusters.
+constexpr std::size_t kMostReaders = 64, kMostForeignReaders = 4;
+
+std::uint64_t cell_of(std::uint32_t write, std::uint32_t read) {
+  return std::uint64_t{read} << 32 | write;
+}
+
+}  // namespace
+
+void Knowledge::join(const Knowledge& other) {
+  vgpu::join(clock, other.clock);
+  if (!other.proxied.empty()) vgpu::join(proxied, other.proxied);
+  if (!other.foreign.empty()) vgpu::join(foreign, other.foreign);
+  for (int i = 0; i < 2; ++i)
+    if (!other.fenced[i].empty()) vgpu::join(fenced[i], other.fenced[i]);
+  for (const auto& release : other.pending)
+    if (std::find(pending.begin(), pending.end(), release) == pending.end())
+      pending.push_back(release);
+}
+void Knowledge::clear() {
+  clock.clear();
+  proxied.clear();
+  foreign.clear();
+  for (Clock& clock_of_fence : fenced) clock_of_fence.clear();
+  pending.clear();
+}
+
+RaceChecker::RaceChecker(const LaunchContext& context, Arena& arena)
+    : MemoryChecker(context, arena) {
+  if (arena.shadow == nullptr) arena.shadow = std::make_shared<GlobalShadow>();
+}
+
+void RaceChecker::launch_begin(const LaunchContext& context) {
+  MemoryChecker::launch_begin(context);
+  GlobalShadow& shadow = *arena_.shadow;
+  if (shadow.next_record > kLastId || shadow.next_set > kLastId) {
+    shadow.clear();
+    shadow.next_record = shadow.next_set = 1;
+  }
+  first_record_ = shadow.next_record;
+  first_set_ = shadow.next_set;
+}
+
+void RaceChecker::launch_end(std::vector<Report>* to) {
+  arena_.shadow->next_record = first_record_ + static_cast<std::uint32_t>(records_.size());
+  arena_.shadow->next_set = first_set_ + static_cast<std::uint32_t>(sets_.size());
+  MemoryChecker::launch_end(to);
+}
+
+void RaceChecker::cluster_begin(Cluster& cluster) {
+  MemoryChecker::cluster_begin(cluster);
+  if (records_.size() > kMostRecords || sets_.size() > kMostSetWords) forget();
+  if (spare_.empty()) spare_.push_back(std::make_unique<ClusterState>());
+  active_.push_back(std::move(spare_.back()));
+  spare_.pop_back();
+  ClusterState& state = *active_.back();
+  state.cluster = &cluster;
+  state.ordinal = static_cast<std::uint32_t>(clusters_.size());
+  clusters_.push_back(cluster.blocks[0].index);
+  state.first_record = first_record_ + static_cast<std::uint32_t>(records_.size());
+  state.first_set = first_set_ + static_cast<std::uint32_t>(sets_.size());
+  std::size_t per_block = cluster.blocks[0].warps.size();
+  state.warps = static_cast<std::uint16_t>(cluster.blocks.size() * per_block);
+  state.next_slot = static_cast<std::uint16_t>(state.warps * 5);
+  state.arriving.clear();
+  state.opened.clear();
+  state.exited.clear();
+  state.releases.clear();
+  state.in_flight.clear();
+  for (Block& block : cluster.blocks) {
+    BlockRaces& races = races_of(block);
+    races.cluster = &state;
+    if (races.cells == nullptr && block.shared_bytes != 0)
+      races.cells = std::make_unique<ShadowCells>(block.shared_bytes);
+    races.warps.resize(per_block);
+    for (std::size_t i = 0; i < per_block; ++i) {
+      WarpState& warp = races.warps[i];
+      warp.slot = static_cast<std::uint16_t>(block.rank * per_block + i);
+      warp.knowledge.clear();
+      warp.knowledge.clock.assign(state.warps, 0);
+      warp.knowledge.clock[warp.slot] = 1;
+      warp.sync = warp.whole_sync = 0;
+      warp.partial.clear();
+      warp.last_record = 0;
+      warp.copies = warp.bulk_writes = warp.bulk_reads = warp.tensor_reads = 0;
+      warp.tensor_groups.clear();
+      warp.tensor_open.clear();
+    }
+    for (auto& barrier : races.barriers) {
+      barrier.arriving.clear();
+      barrier.opened.clear();
+    }
+    races.mbarriers.clear();
+    races.exited.clear();
+    races.gone = false;
+    races.remote.clear();
+  }
+}
+
+// Records ------------------------------------------------------------------------------------------
+
+std::uint32_t RaceChecker::add_record(const Record& record) {
+  records_.push_back(record);
+  return first_record_ + static_cast<std::uint32_t>(records_.size()) - 1;
+}
+
+const std::uint32_t* RaceChecker::set_of(std::uint32_t id, std::uint32_t* count) const {
+  const std::uint32_t* words = sets_.data() + ((id & ~kSet) - first_set_);
+  *count = words[0];
+  return words + 1;
+}
+
+std::uint32_t RaceChecker::add_set(const std::vector<std::uint32_t>& ids) {
+  auto id = first_set_ + static_cast<std::uint32_t>(sets_.size());
+  sets_.push_back(static_cast<std::uint32_t>(ids.size()));
+  sets_.insert(sets_.end(), ids.begin(), ids.end());
+  return id | kSet;
+}
+
+/// What happened so far is taken to be ordered before all that comes: less is found, nothing wrong.
+void RaceChecker::forget() {
+  if (!active_.empty()) return;  // clusters under way have copies in flight
+  first_record_ += static_cast<std::uint32_t>(records_.size());
+  first_set_ += static_cast<std::uint32_t>(sets_.size());
+  records_.clear();
+  sets_.clear();
+  offsets_.clear();
+}
+
+void RaceChecker::describe_lanes(Record* record, const Access& access,
+                                 const std::vector<Piece>& pieces, Warp& warp) {
+  record->mask = access.mask;
+  record->bytes = access.bytes;
+  std::uint64_t at[kLanes];
+  if (access.hosts == nullptr) {
+    std::uint64_t base = access.space == Space::kShared ? kSharedBase : 0;
+    for (int i = 0; i < kLanes; ++i) at[i] = access.addresses[i] - base;
+  } else {
+    std::uint64_t any = pieces.empty() ? 0 : pieces[0].at;
+    for (int i = 0; i < kLanes; ++i) {
+      at[i] = any;
+      Piece piece;
+      if ((access.mask >> i & 1) != 0 && find(warp, access.hosts[i], access.bytes, i, &piece))
+        at[i] = piece.at;
+    }
+  }
+  int first = std::countr_zero(access.mask);
+  std::uint32_t rest = access.mask & (access.mask - 1);
+  std::int64_t stride = 0;
+  if (rest != 0) {
+    int second = std::countr_zero(rest);
+    stride = static_cast<std::int64_t>(at[second] - at[first]) / (second - first);
+  }
+  record->base = at[first] - static_cast<std::uint64_t>(stride * first);
+  bool affine = stride > INT32_MIN && stride <= INT32_MAX;
+  std::uint64_t wrong = 0;
+  if (access.mask == kAllLanes) {
+    for (int i = 0; i < kLanes; ++i)
+      wrong |= at[i] ^ (record->base + static_cast<std::uint64_t>(stride * i));
+  } else {
+    for (std::uint32_t m = rest; m != 0; m &= m - 1) {
+      int i = std::countr_zero(m);
+      wrong |= at[i] ^ (record->base + static_cast<std::uint64_t>(stride * i));
+    }
+  }
+  if (affine && wrong == 0) {
+    record->stride = static_cast<std::int32_t>(stride);
+    return;
+  }
+  record->stride = kScattered;
+  record->base = at[first];
+  record->offsets = static_cast<std::uint32_t>(offsets_.size());
+  for (int i = 0; i < kLanes; ++i)
+    offsets_.push_back(static_cast<std::uint32_t>(at[i] - record->base));
+}
+
+std::uint32_t RaceChecker::lanes_at(const Record& record, std::uint64_t at,
+                                    std::uint64_t bytes) const {
+  if (record.asynchronous) return 1u << record.lane;
+  std::uint32_t found = 0;
+  for (std::uint32_t m = record.mask; m != 0; m &= m - 1) {
+    int i = std::countr_zero(m);
+    std::uint64_t begin =
+        record.stride == kScattered
+            ? record.base +
+                  static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(
+                      offsets_[record.offsets + static_cast<unsigned>(i)])))
+            : record.base + static_cast<std::uint64_t>(std::int64_t{record.stride} * i);
+    if (begin < at + bytes && at < begin + record.bytes) found |= 1u << i;
+  }
+  return found;
+}
+
+// Accesses -----------------------------------------------------------------------------------------
+
+bool RaceChecker::happened_before(const Now& now, const Record& other) const {
+  if (other.clock == kInFlight) return false;
+  const Knowledge& knowledge = now.state->knowledge;
+  const Clock* clock = &knowledge.clock;
+  if (other.cluster != now.cluster->ordinal) {
+    if (other.cluster >= knowledge.foreign.size()) return false;
+    clock = knowledge.foreign[other.cluster].get();
+    if (clock == nullptr) return false;
+  }
+  return other.slot < clock->size() && other.clock <= (*clock)[other.slot];
+}
+
+/// Of two accesses by a warp.
+bool RaceChecker::lanes_conflict(const Now& now, const Record& other, std::uint64_t at,
+                                 unsigned bytes) const {
+  const Record& mine = records_[now.id - first_record_];
+  if (mine.asynchronous || other.asynchronous || other.sync < now.state->whole_sync) return false;
+  std::uint32_t a = lanes_at(other, at, bytes), b = lanes_at(mine, at, bytes);
+  // Lanes that no synchronisation since had both of.
+  std::uint32_t pairs = 0;
+  for (std::uint32_t m = a; m != 0 && pairs == 0; m &= m - 1) {
+    std::uint32_t one = m & (~m + 1), ordered = one;
+    std::size_t from = other.sync - now.state->whole_sync;
+    for (std::size_t i = from; i < now.state->partial.size(); ++i)
+      if ((now.state->partial[i] & one) != 0) ordered |= now.state->partial[i];
+    pairs = b & ~ordered;
+  }
+  return pairs != 0;
+}
+
+/// Whether the scope of each includes the other's thread.
+bool RaceChecker::includes(const Record& a, const Record& b) const {
+  Scope scope = std::min(a.scope, b.scope);
+  if (scope >= Scope::kGpu) return true;
+  if (a.cluster != b.cluster) return false;
+  auto per_block = static_cast<std::uint16_t>(
+      (context_.launch->block[0] * context_.launch->block[1] * context_.launch->block[2] + kLanes -
+       1) /
+      kLanes);
+  return scope == Scope::kCluster || a.warp / per_block == b.warp / per_block;
+}
+
+bool RaceChecker::conflicts(Now& now, std::uint32_t id, const Piece& piece, std::uint64_t at,
+                            unsigned bytes, bool* same_for_all) {
+  const Record& other = record(id);
+  const Record& mine = record(now.id);
+  if (mine.kind == AccessKind::kRead && other.kind == AccessKind::kRead) return false;
+  bool own = other.cluster == mine.cluster && other.slot == now.state->slot;
+  if (own ? !lanes_conflict(now, other, at, bytes) : happened_before(now, other)) {
+    // Where each lane comes back to its own bytes, what holds of one holds of all.
+    bool alike = other.stride == mine.stride && other.base == mine.base &&
+                 other.bytes == mine.bytes && mine.stride != kScattered &&
+                 static_cast<std::uint32_t>(std::abs(mine.stride)) >= mine.bytes;
+    if (own && !alike && other.sync >= now.state->whole_sync) *same_for_all = false;
+    // Ordered, but is it visible to the other proxy?
+    if (mine.proxy && mine.kind == AccessKind::kRead && !other.asynchronous &&
+        other.kind != AccessKind::kRead && piece.space == Space::kShared) {
+      const Clock& proxied = now.state->knowledge.proxied;
+      if (other.slot >= proxied.size() || other.clock > proxied[other.slot])
+        report(now, "missing-proxy-fence", id, piece, at, bytes);
+    }
+    return false;
+  }
+  if (own) *same_for_all = false;
+  if (mine.strong && other.strong && includes(mine, other)) return false;
+  std::string_view check = piece.space == Space::kShared ? "shared-race" : "global-race";
+  if (other.asynchronous && other.clock == kInFlight)
+    check = mine.kind == AccessKind::kRead ? "async-read" : "source-overwritten";
+  else if (mine.initialises || other.initialises)
+    check = "mbarrier-misuse";
+  report(now, check, id, piece, at, bytes);
+  return true;
+}
+
+/// What a cell holds after the access; `same_for_all`: a cell of the same state comes to the same.
+std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t state,
+                                   std::uint64_t at, unsigned bytes, bool* same_for_all) {
+  std::uint32_t floor = first_record_, set_floor = first_set_;
+  if (piece.space == Space::kShared) {
+    floor = now.cluster->first_record;
+    set_floor = now.cluster->first_set;
+  }
+  auto write = static_cast<std::uint32_t>(state), read = static_cast<std::uint32_t>(state >> 32);
+  if (write < floor) write = 0;
+  if ((read & kSet) != 0 ? (read & ~kSet) < set_floor : read < floor) read = 0;
+  const Record& mine = record(now.id);
+  // Strong writes stand with the readers: they race with weak accesses only, and must not hide a weak
+  // write from those who come later.
+  const bool overwrites = mine.kind != AccessKind::kRead && !mine.strong;
+  if (mine.kind != AccessKind::kRead && write == now.id) {
+    now.overlaps = true;
+    return state;
+  }
+  if (read == now.id) return state;
+  if (write != 0) conflicts(now, write, piece, at, bytes, same_for_all);
+  if ((read & kSet) != 0) {
+    std::uint32_t count = 0;
+    set_of(read, &count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      std::uint32_t ignored = 0;
+      if (conflicts(now, set_of(read, &ignored)[i], piece, at, bytes, same_for_all)) break;
+    }
+  } else if (read != 0) {
+    conflicts(now, read, piece, at, bytes, same_for_all);
+  }
+  if (overwrites) return cell_of(now.id, 0);
+  if (read == 0) return cell_of(write, now.id);
+  // Readers that this one makes superfluous: whoever comes after it comes after them.
+  auto superfluous = [&](const Record& other) {
+    if (other.cluster == mine.cluster && other.slot == mine.slot)
+      return mine.kind != AccessKind::kRead || other.kind == AccessKind::kRead;
+    return !mine.asynchronous && happened_before(now, other);
+  };
+  scratch_.clear();
+  std::size_t foreign = 0;
+  auto keep = [&](std::uint32_t id) {
+    const Record& other = record(id);
+    if (superfluous(other)) return;
+    if (other.cluster != mine.cluster) ++foreign;
+    scratch_.push_back(id);
+  };
+  if ((read & kSet) != 0) {
+    std::uint32_t count = 0;
+    const std::uint32_t* ids = set_of(read, &count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (ids[i] == now.id) return state;
+      keep(ids[i]);
+    }
+    if (foreign >= kMostForeignReaders || scratch_.size() >= kMostReaders)
+      return cell_of(write, read);
+  } else {
+    keep(read);
+  }
+  if (scratch_.empty()) return cell_of(write, now.id);
+  scratch_.push_back(now.id);
+  return cell_of(write, add_set(scratch_));
+}
+
+void RaceChecker::touch(Now& now, const Piece& piece) {
+  auto cells_of_page = [&](std::uint64_t* cells, std::uint64_t count, std::uint64_t at,
+                           unsigned bytes) {
+    constexpr std::uint64_t kNone = ~std::uint64_t{0};
+    std::uint64_t from = kNone, to = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      std::uint64_t state = cells[i];
+      if (state == from) [[likely]] {
+        cells[i] = to;
+        continue;
+      }
+      bool same_for_all = true;
+      std::uint64_t next = touched(now, piece, state, at + i * bytes, bytes, &same_for_all);
+      cells[i] = next;
+      from = same_for_all ? state : kNone;
+      to = next;
+    }
+  };
+  if (piece.space == Space::kGlobal)
+    arena_.shadow->for_cells(piece.at, piece.bytes, cells_of_page);
+  else
+    static_cast<BlockRaces*>(piece.owner)->cells->for_cells(piece.at, piece.bytes, cells_of_page);
+}
+
+void RaceChecker::note_remote(Now& now, const Piece& piece) {
+  auto& owner = *static_cast<BlockRaces*>(piece.owner);
+  if (owner.block == now.warp->block) return;
+  owner.remote[record(now.id).slot].record = now.id;
+}
+
+bool RaceChecker::precheck(const Step* step, Warp& warp, const Access& access,
+                           const std::vector<Piece>& pieces) {
+  if (pieces.empty() || pieces[0].space == Space::kLocal) return false;
+  WarpState& state = state_of(warp);
+  Record next;
+  next.cluster = cluster_of(warp).ordinal;
+  next.slot = next.warp = state.slot;
+  next.clock = state.knowledge.clock[state.slot];
+  next.step = reporter_.index_of(step);
+  next.kind = access.kind;
+  next.strong = access.kind == AccessKind::kAtomic || access.order != Order::kWeak;
+  next.scope = access.order == Order::kVolatile ? Scope::kSys : access.scope;
+  next.proxy = access.asynchronous;
+  next.sync = state.sync;
+  describe_lanes(&next, access, pieces, warp);
+  Now now;
+  now.step = step;
+  now.warp = &warp;
+  now.state = &state;
+  now.cluster = &cluster_of(warp);
+  // A thread that spins makes no new records.
+  if (state.last_record >= now.cluster->first_record && state.last_record != 0 &&
+      state.last_record >= first_record_) {
+    const Record& last = record(state.last_record);
+    if (last.step == next.step && last.clock == next.clock && last.sync == next.sync &&
+        last.mask == next.mask && last.base == next.base && last.stride == next.stride &&
+        last.stride != kScattered && access.kind == AccessKind::kRead)
+      now.id = state.last_record;
+  }
+  if (now.id == 0) now.id = state.last_record = add_record(next);
+  for (const Piece& piece : pieces) {
+    touch(now, piece);
+    if (piece.space == Space::kShared && piece.owner->block != warp.block) note_remote(now, piece);
+  }
+  if (now.overlaps && access.kind == AccessKind::kWrite) report_overlap(now, access, pieces);
+  if (next.strong) synchronise(step, warp, access);
+  return now.found;
+}
+
+// Reports ------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string_view verb(AccessKind kind) {
+  return kind == AccessKind::kRead    ? "read"
+         : kind == AccessKind::kWrite ? "write"
+                                      : "atomic access";
+}
+
+}  // namespace
+
+void RaceChecker::report(Now& now, std::string_view check, std::uint32_t other_id,
+                         const Piece& piece, std::uint64_t at, unsigned bytes) {
+  now.found = true;
+  const Record& mine = record(now.id);
+  const Record& other = record(other_id);
+  if (reporter_.known(check, mine.step, other.step)) return;
+  Finding finding;
+  finding.check = check;
+  finding.step = mine.step;
+  finding.other_step = other.step;
+  finding.block = now.warp->block->index;
+  std::uint32_t lanes = lanes_at(mine, at, bytes), others = lanes_at(other, at, bytes);
+  // Two different lanes, where it is about those of one warp.
+  int lane = lanes == 0 ? 0 : std::countr_zero(lanes);
+  int other_lane = others == 0 ? 0 : std::countr_zero(others);
+  bool own = other.cluster == mine.cluster && other.warp == mine.warp;
+  if (own && other_lane == lane && (others & (others - 1)) != 0)
+    other_lane = std::countr_zero(others & (others - 1));
+  else if (own && other_lane == lane && (lanes & (lanes - 1)) != 0)
+    lane = std::countr_zero(lanes & (lanes - 1));
+  finding.thread = reporter_.thread_of(*now.warp, lane);
+  finding.spot = spot_of(piece, at, mine.bytes);
+  finding.what = fmt::format("{}{} of {} bytes of {} memory",
+                             mine.asynchronous || mine.proxy ? "asynchronous " : "",
+                             verb(mine.kind), mine.bytes, space_name(piece.space));
+  const auto& shape = context_.cluster;
+  std::size_t per_block = now.warp->block->warps.size();
+  auto rank = static_cast<unsigned>(other.warp / per_block);
+  Index block = clusters_[other.cluster];
+  block[0] += rank % shape[0];
+  block[1] += rank / shape[0] % shape[1];
+  block[2] += rank / shape[0] / shape[1];
+  unsigned linear =
+      static_cast<unsigned>(other.warp % per_block) * kLanes + static_cast<unsigned>(other_lane);
+  const auto& threads = context_.launch->block;
+  Index thread{linear % threads[0], linear / threads[0] % threads[1],
+               linear / threads[0] / threads[1]};
+  std::string_view state = !other.asynchronous        ? ""
+                           : other.clock == kInFlight ? "asynchronous, in flight: "
+                                                      : "asynchronous: ";
+  finding.other = fmt::format(
+      "{}{}{} by block {}, thread {}",
+      check == "missing-proxy-fence" ? "no fence.proxy.async since the " : "not ordered with the ",
+      state, verb(other.kind), text_of(block), text_of(thread));
+  reporter_.add(finding);
+}
+
+void RaceChecker::report_overlap(Now& now, const Access& access, const std::vector<Piece>& pieces) {
+  const Site& site = now.warp->code->sites[now.step->site];
+  const int mine_step = reporter_.index_of(now.step);
+  if (!site.store || site.atomic ||
+      !now.warp->code->texts[static_cast<std::size_t>(mine_step)].starts_with("st."))
+    return;
+  const std::uint32_t* places =
+      site.vector > 1 ? now.warp->code->operands.data() + now.step->c + 1 : &now.step->b;
+  const Record& mine = record(now.id);
+  auto byte_of = [&](int lane, std::uint64_t offset) {
+    std::uint64_t element = static_cast<std::uint64_t>(site.bytes) / site.vector;
+    const std::byte* from = now.warp->registers + places[offset / element] +
+                            static_cast<std::size_t>(lane) * site.register_bytes;
+    return from[offset % element];
+  };
+  auto begin_of = [&](int lane) {
+    return mine.stride == kScattered
+               ? mine.base +
+                     static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(
+                         offsets_[mine.offsets + static_cast<unsigned>(lane)])))
+               : mine.base + static_cast<std::uint64_t>(std::int64_t{mine.stride} * lane);
+  };
+  for (std::uint32_t m = access.mask; m != 0; m &= m - 1) {
+    int i = std::countr_zero(m);
+    for (std::uint32_t k = m & (m - 1); k != 0; k &= k - 1) {
+      int j = std::countr_zero(k);
+      std::uint64_t a = begin_of(i), b = begin_of(j);
+      std::uint64_t first = std::max(a, b), end = std::min(a, b) + site.bytes;
+      for (std::uint64_t at = first; at < end; ++at) {
+        if (byte_of(i, at - a) == byte_of(j, at - b)) continue;
+        now.found = true;
+        std::string_view check = pieces[0].space == Space::kShared ? "shared-race" : "global-race";
+        if (reporter_.known(check, mine.step, mine.step)) return;
+        Finding finding;
+        finding.check = check;
+        finding.step = finding.other_step = mine.step;
+        finding.block = now.warp->block->index;
+        finding.thread = reporter_.thread_of(*now.warp, i);
+        finding.spot = spot_of(pieces[0], at, site.bytes);
+        finding.what = fmt::format("lanes of one instruction write different values to {} memory",
+                                   space_name(pieces[0].space));
+        finding.other = fmt::format("the other is of block {}, thread {}", text_of(finding.block),
+                                    text_of(reporter_.thread_of(*now.warp, j)));
+        reporter_.add(finding);
+        return;
+      }
+    }
+  }
+}
+
+void RaceChecker::misuse(const Step* step, Warp& warp, int lane, std::string_view check,
+                         std::string what, const Spot& spot) {
+  int index = reporter_.index_of(step);
+  if (reporter_.known(check, index, -1)) return;
+  Finding finding;
+  finding.check = check;
+  finding.step = index;
+  finding.block = warp.block->index;
+  finding.thread = reporter_.thread_of(warp, lane);
+  finding.what = std::move(what);
+  finding.spot = spot;
+  reporter_.add(finding);
+}
+
+}  // namespace tilewright::vgpu
