@@ -130,6 +130,19 @@ TEST(Access, NarrowElementsAreExtended) {
   EXPECT_EQ(results, std::vector<std::uint64_t>(32, static_cast<std::uint64_t>(want)));
 }
 
+TEST(Access, AVectorOfOneIsTheRegister) {
+  auto results = lane_results<std::uint32_t>(R"(
+    .shared .align 4 .b32 place;
+    st.shared.b32 [place], { %r0 };
+    st.global.b32 [%d1], { %r0 };
+    ld.global.b32 { %r1 }, [%d1];
+    atom.global.add.u32 { %r2 }, [%d1], { %r1 };
+    ld.global.b16 { %h1 }, [%d1];
+    cvt.u32.u16 %r3, %h1; mad.lo.u32 %r3, %r2, 100, %r3;
+    st.global.b32 [%d1], %r3; ret;)");
+  for (std::uint32_t i = 0; i < 32; ++i) EXPECT_EQ(results[i], 102 * i);
+}
+
 TEST(Access, GenericAddressesReachEverySpace) {
   auto results = lane_results<std::uint32_t>(R"(
     .shared .align 4 .b32 in_shared[32];
