@@ -15,9 +15,10 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <utility>
+
+#include "jit/host_memory.h"
 
 extern char** environ;
 
@@ -32,13 +33,6 @@ constexpr std::chrono::milliseconds kMemoryPeriod{20};
 /// A child that does not even read its request: longer than any start takes.
 constexpr std::chrono::seconds kSendPatience{60};
 constexpr std::size_t kReportBytes = 8192;
-
-std::size_t resident_bytes(pid_t pid) {
-  std::ifstream statm(fmt::format("/proc/{}/statm", pid));
-  std::size_t size = 0, resident = 0;
-  statm >> size >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
 
 /// Owns what posix_spawn wants prepared.
 struct SpawnSettings {
@@ -160,7 +154,7 @@ Result<std::string> ChildProcess::exchange(std::string_view request, const Child
       return fail(ErrorCode::kCancelled, "stopped");
     }
     if (ready > 0 || limits.memory_bytes == 0) continue;
-    if (const std::size_t bytes = resident_bytes(pid_); bytes > limits.memory_bytes) {
+    if (const std::size_t bytes = private_bytes(pid_); bytes > limits.memory_bytes) {
       kill();
       return fail(ErrorCode::kOutOfMemory,
                   fmt::format("{} MiB of memory used, expected at most {} MiB", bytes >> 20,

@@ -23,7 +23,7 @@ struct ChildOptions {
 /// What one exchange may cost. Passing either kills the child.
 struct ChildLimits {
   std::chrono::milliseconds deadline{0};  ///< 0: none
-  std::size_t memory_bytes = 0;           ///< resident; 0: no cap
+  std::size_t memory_bytes = 0;           ///< resident, and not shared; 0: no cap
 };
 
 /// One at a time may use it. Destroying it kills the child.

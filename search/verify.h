@@ -51,7 +51,10 @@ struct VerifyJob {
   std::uint64_t seed = 1;
   std::uint64_t sample_blocks = 0;
   std::map<std::string, std::int64_t> displacement;
+  /// Host memory that the data may take; 0: half of what the host has free.
+  std::size_t memory_bytes = 0;
 };
+/// Errors besides: kOutOfMemory, before it is taken, names what the tensors need and the limit.
 Result<Verification> verify(const jit::Context& context, const VerifyJob& job);
 
 /// What the trials of one problem share: input data, references, device buffers. One thread at a
@@ -78,6 +81,9 @@ class VerifySession {
   };
   virtual Result<std::vector<Ready>> ready(std::span<const jit::LoadedPlan* const> plans) = 0;
 };
+
+/// What all inputs and outputs take on a device. Needs no device.
+Result<std::size_t> tensor_bytes(const VerifyJob& job);
 
 /// Of the first bytes (64 KiB at most) of every input of every data kind of job.settings: that two
 /// machines verify with the same data. Needs no device.

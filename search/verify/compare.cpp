@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kMostCost = 4e8;  // multiply-adds of an evaluation: some tenths of a second
 constexpr std::size_t kMostUnfinite = 256;
+// Buffers up to this size are searched for stray writes in the whole.
+constexpr std::size_t kMostSearched = std::size_t{32} << 20;
 
 /// `count` of [begin, begin + extent), ascending: both ends, the rest at random.
 std::vector<std::int64_t> some_of(std::int64_t begin, std::int64_t extent, std::int64_t count,
@@ -67,6 +69,65 @@ void intervals_of(const std::vector<Rect>& written, std::int64_t row,
     }
   }
   intervals.resize(kept);
+}
+
+/// A row's elements that have to be written, or (row -1) bytes that must not be.
+struct Part {
+  std::size_t begin = 0, end = 0;
+  std::int64_t row = -1, column = 0;
+};
+
+/// Rows that any of the rectangles has, as [first, end), ascending.
+std::vector<std::pair<std::int64_t, std::int64_t>> rows_of(const std::vector<Rect>& written) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const Rect& rect : written)
+    if (!rect.empty()) ranges.emplace_back(rect.row, rect.row + rect.rows);
+  std::sort(ranges.begin(), ranges.end());
+  std::size_t kept = 0;
+  for (const auto& range : ranges) {
+    if (kept > 0 && range.first <= ranges[kept - 1].second) {
+      ranges[kept - 1].second = std::max(ranges[kept - 1].second, range.second);
+    } else {
+      ranges[kept++] = range;
+    }
+  }
+  ranges.resize(kept);
+  return ranges;
+}
+
+/// Of bytes that must not be written: all, or of a large buffer's both ends and pieces in between.
+template <typename F>
+Result<void> for_gap(const TensorLayout& tensor, std::size_t begin, std::size_t end, const F& f) {
+  constexpr std::size_t kPiece = 4096, kMostPieces = 1024;
+  if (begin >= end) return {};
+  if (tensor.bytes <= kMostSearched || end - begin <= 3 * kPiece) return f(Part{begin, end});
+  TILEWRIGHT_TRY(f(Part{begin, begin + kPiece}));
+  const std::size_t step = std::max(16 * kPiece, tensor.bytes / kMostPieces);
+  for (std::size_t at = (begin + kPiece + step - 1) / step * step; at + 2 * kPiece <= end;
+       at += step)
+    TILEWRIGHT_TRY(f(Part{at, at + kPiece}));
+  return f(Part{end - kPiece, end});
+}
+
+/// Calls f(Part) in the order in which they lie in the buffer.
+template <typename F>
+Result<void> for_parts(const TensorLayout& tensor, const std::vector<Rect>& written, const F& f) {
+  std::size_t checked = 0;  // all before it
+  std::vector<std::pair<std::int64_t, std::int64_t>> intervals;
+  for (const auto& [first_row, end_row] : rows_of(written)) {
+    for (std::int64_t row = first_row; row < end_row; ++row) {
+      intervals_of(written, row, intervals);
+      std::size_t base = tensor.row_offset(row);
+      for (auto [first, last] : intervals) {
+        Part part{base + static_cast<std::size_t>(first) * tensor.element_bytes,
+                  base + static_cast<std::size_t>(last) * tensor.element_bytes, row, first};
+        TILEWRIGHT_TRY(for_gap(tensor, checked, part.begin, f));
+        TILEWRIGHT_TRY(f(part));
+        checked = part.end;
+      }
+    }
+  }
+  return for_gap(tensor, checked, tensor.bytes, f);
 }
 
 /// What rounding to the dtype may change a value by.
@@ -150,6 +211,23 @@ std::vector<std::int64_t> choose_elements(const TensorLayout& tensor,
   return {chosen.begin(), chosen.end()};
 }
 
+std::vector<ByteRange> looked_at(const TensorLayout& tensor, const std::vector<Rect>& written) {
+  // Neighbours so close are worth no copy of their own.
+  constexpr std::size_t kJoined = 65536;
+  std::vector<ByteRange> ranges;
+  auto add = [&](const Part& part) -> Result<void> {
+    const bool small = tensor.bytes <= kMostSearched;
+    if (!ranges.empty() && (small || part.begin <= ranges.back().end + kJoined)) {
+      ranges.back().end = std::max(ranges.back().end, part.end);
+    } else {
+      ranges.push_back({part.begin, part.end});
+    }
+    return {};
+  };
+  static_cast<void>(for_parts(tensor, written, add));
+  return ranges;
+}
+
 Result<void> check_writes(const TensorLayout& tensor, const std::vector<Rect>& written,
                           const std::byte* buffer, DataKind kind,
                           std::vector<std::int64_t>& unfinite) {
@@ -170,31 +248,21 @@ Result<void> check_writes(const TensorLayout& tensor, const std::vector<Rect>& w
                 fmt::format("output '{}' was written {} ({} data), expected no write there",
                             tensor.name, where, to_string(kind)));
   };
-  std::size_t checked = 0;  // all before it
-  std::vector<std::pair<std::int64_t, std::int64_t>> intervals;
-  for (std::int64_t row = 0; row < tensor.rows && tensor.columns > 0; ++row) {
-    intervals_of(written, row, intervals);
-    if (intervals.empty()) continue;  // stays in the unchecked part, to be poison
-    std::size_t base = tensor.row_offset(row);
-    for (auto [first, last] : intervals) {
-      std::size_t begin = base + static_cast<std::size_t>(first) * width;
-      std::size_t end = base + static_cast<std::size_t>(last) * width;
-      TILEWRIGHT_TRY(changed(checked, begin));
-      for (std::size_t at = begin; at < end; at += width) {
-        if (is_finite(tensor.dtype, buffer + at)) continue;
-        std::int64_t element =
-            row * tensor.columns + static_cast<std::int64_t>((at - base) / width);
-        if (is_poison(buffer + at, width)) {
-          return fail(ErrorCode::kWrongResult,
-                      fmt::format("output '{}' was not written at {} ({} data), expected a value",
-                                  tensor.name, place(tensor, element), to_string(kind)));
-        }
-        if (unfinite.size() < kMostUnfinite) unfinite.push_back(element);
+  return for_parts(tensor, written, [&](const Part& part) -> Result<void> {
+    if (part.row < 0) return changed(part.begin, part.end);
+    for (std::size_t at = part.begin; at < part.end; at += width) {
+      if (is_finite(tensor.dtype, buffer + at)) continue;
+      std::int64_t element = part.row * tensor.columns + part.column +
+                             static_cast<std::int64_t>((at - part.begin) / width);
+      if (is_poison(buffer + at, width)) {
+        return fail(ErrorCode::kWrongResult,
+                    fmt::format("output '{}' was not written at {} ({} data), expected a value",
+                                tensor.name, place(tensor, element), to_string(kind)));
       }
-      checked = end;
+      if (unfinite.size() < kMostUnfinite) unfinite.push_back(element);
     }
-  }
-  return changed(checked, tensor.bytes);
+    return {};
+  });
 }
 
 Result<void> compare(const TensorLayout& tensor, std::span<const std::int64_t> elements,

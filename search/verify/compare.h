@@ -23,8 +23,17 @@ std::vector<std::int64_t> choose_elements(const TensorLayout& tensor,
                                           const templates::EvaluationCost& cost,
                                           std::uint64_t seed);
 
-/// What lies in `buffer` (the whole of it, redzones included) after a run: every element of
-/// `written` must have been written, and nothing else changed. `unfinite`: elements of `written`
+/// Bytes [begin, end) of a tensor's buffer.
+struct ByteRange {
+  std::size_t begin = 0, end = 0;
+};
+
+/// What check_writes() and compare() look at, ascending, where blocks are to write `written`: all of
+/// it; of the rest of a large buffer its ends, what is near `written`, and pieces in between.
+std::vector<ByteRange> looked_at(const TensorLayout& tensor, const std::vector<Rect>& written);
+
+/// What lies in `buffer` (redzones included; looked_at() says how much) after a run: every element
+/// of `written` must have been written, and nothing else changed. `unfinite`: elements of `written`
 /// (linear indices, some hundreds at most) that hold NaN or an infinity.
 /// Errors: kWrongResult names the tensor and the element, or the distance from the tensor.
 Result<void> check_writes(const TensorLayout& tensor, const std::vector<Rect>& written,

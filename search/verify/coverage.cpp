@@ -114,6 +114,11 @@ class Chooser {
       coverage_.sampled = true;
     }
     for (const std::string& name : facts.reads) need(index, name);
+    for (const std::string& name : launches_[target].writes) {
+      std::vector<Rect>& computed = coverage_.computed[name];
+      for (const Rect& rect : regions_[index])
+        computed.push_back(clipped(rect, extents_.at(name).rows, extents_.at(name).columns));
+    }
     if (target != index) return {};
     for (const std::string& name : facts.writes) {
       if (!is_output(name)) continue;
@@ -240,6 +245,7 @@ Result<Coverage> choose_coverage(const Operator& op, const std::vector<LaunchFac
     const std::string& name = op.value(output.value).name;
     const Rect& all = extents.at(name);
     if (!all.empty()) coverage.written[name] = {all};
+    coverage.computed[name] = {all};
   }
   return coverage;
 }

@@ -24,6 +24,8 @@ struct Coverage {
   std::vector<Launch> launches;
   /// By output: what has to be written. In the whole: one rectangle.
   std::map<std::string, std::vector<Rect>> written;
+  /// By output and intermediate: what the blocks compute, so that what they read can be told.
+  std::map<std::string, std::vector<Rect>> computed;
   bool sampled = false;
 };
 

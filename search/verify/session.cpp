@@ -4,10 +4,14 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "jit/lazy_memory.h"
 #include "search/verify.h"
 #include "search/verify/compare.h"
 #include "search/verify/coverage.h"
+#include "search/verify/host_budget.h"
+#include "search/verify/needs.h"
 #include "search/verify/stored.h"
 #include "search/verify/tensor_layout.h"
 #include "search/verify/test_data.h"
@@ -19,9 +23,11 @@ using templates::Evaluator;
 
 // Inputs of every data kind stay on the device if they are no more than this together.
 constexpr std::size_t kMostResident = std::size_t{1} << 30;
-// Inputs up to this size are compared whole after a run, larger ones in pieces.
+// Inputs of more than this together are made only where chosen blocks read them.
+constexpr std::size_t kMostMade = std::size_t{64} << 20;
+// Inputs up to this size are compared whole after a run, larger ones in pieces: these many at most.
 constexpr std::size_t kMostCompared = std::size_t{32} << 20;
-constexpr std::size_t kPiece = 4096, kPieceStep = 65536;
+constexpr std::size_t kPiece = 4096, kPieceStep = 65536, kMostPieces = 4096;
 
 struct Tensors {
   std::vector<TensorLayout> inputs, outputs;  ///< in the operator's order
@@ -60,6 +66,12 @@ Result<Tensors> layouts(const VerifyJob& job) {
                             name, bytes, op.name));
   }
   return tensors;
+}
+
+std::size_t bytes_of(const std::vector<TensorLayout>& tensors) {
+  std::size_t bytes = 0;
+  for (const TensorLayout& tensor : tensors) bytes += tensor.bytes;
+  return bytes;
 }
 
 TestData test_data(const VerifyJob& job, const Tensors& tensors, DataKind kind) {
@@ -103,9 +115,22 @@ class BlockChoice {
 class Session : public VerifySession {
  public:
   Session(const jit::Context& context, const VerifyJob& job, Tensors tensors, jit::Stream stream)
-      : context_(context), job_(job), tensors_(std::move(tensors)), stream_(std::move(stream)) {}
+      : context_(context),
+        job_(job),
+        tensors_(std::move(tensors)),
+        stream_(std::move(stream)),
+        budget_(job.memory_bytes),
+        lazy_(context.driver().virtual_api() && bytes_of(tensors_.inputs) > kMostMade) {}
 
   Result<void> allocate_outputs() {
+    TILEWRIGHT_ASSIGN_OR_RETURN(const auto memory, context_.memory());
+    const std::size_t needed = bytes_of(tensors_.inputs) + bytes_of(tensors_.outputs);
+    if (needed > memory.free_bytes) {
+      return fail(
+          ErrorCode::kOutOfMemory,
+          fmt::format("{} need {} MiB of device memory, expected at most {} MiB",
+                      subject("tensors"), (needed + 0xfffff) >> 20, memory.free_bytes >> 20));
+    }
     for (const TensorLayout& layout : tensors_.outputs) {
       TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer, jit::DeviceBuffer::allocate(context_, layout.bytes));
       outputs_.push_back(std::move(buffer));
@@ -157,34 +182,81 @@ class Session : public VerifySession {
  private:
   /// Of one data kind: what the host knows and, while it is resident, the device.
   struct Data {
-    std::vector<std::vector<std::byte>> images;  ///< by input: the whole buffer
-    std::vector<jit::DeviceBuffer> buffers;      ///< empty: the shared ones hold it at times
+    std::optional<TestData> values;
+    std::vector<jit::FilledBytes> images;  ///< by input: the whole buffer; poison where not made
+    std::vector<MadeCells> made;
+    std::vector<jit::DeviceBuffer> buffers;  ///< empty: the shared ones hold it at times
     // References of one way to store intermediates; others of the same problem replace it.
     std::string evaluated;
     std::optional<Evaluator> evaluator;
     std::map<std::size_t, std::map<std::int64_t, templates::Reference>> known;
   };
 
-  std::size_t input_bytes() const {
-    std::size_t bytes = 0;
-    for (const TensorLayout& layout : tensors_.inputs) bytes += layout.bytes;
-    return bytes;
+  std::string subject(const char* what) const {
+    return fmt::format("{} of operator '{}'", what, job_.op->name);
   }
 
-  Data& data(DataKind kind) {
+  /// What device memory and its image on the host take of the host: the virtual device is host
+  /// memory as well.
+  std::size_t on_host(std::size_t bytes) const {
+    return context_.driver().virtual_api() ? 2 * bytes : bytes;
+  }
+
+  Result<Data*> data(DataKind kind) {
     auto known = data_.find(kind);
-    if (known != data_.end()) return known->second;
-    Data& made = data_[kind];
-    TestData values = test_data(job_, tensors_, kind);
-    for (std::size_t i = 0; i < tensors_.inputs.size(); ++i) {
-      const TensorLayout& layout = tensors_.inputs[i];
-      std::vector<std::byte> image(layout.bytes, std::byte{kPoison});
-      for (std::int64_t row = 0; row < layout.rows && layout.columns > 0; ++row) {
-        values.row(i, row, image.data() + layout.row_offset(row));
+    if (known != data_.end()) return &known->second;
+    Data made;
+    made.values.emplace(test_data(job_, tensors_, kind));
+    std::vector<std::vector<Rect>> everything;
+    for (const TensorLayout& layout : tensors_.inputs) {
+      made.images.emplace_back(layout.bytes, kPoison);
+      if (!made.images.back().data()) {
+        return fail(ErrorCode::kOutOfMemory,
+                    fmt::format("no {} MiB of address space for input '{}'", layout.bytes >> 20,
+                                layout.name));
       }
-      made.images.push_back(std::move(image));
+      made.made.emplace_back(layout.rows, layout.columns);
+      everything.push_back({{0, layout.rows, 0, layout.columns}});
     }
-    return made;
+    if (!lazy_) TILEWRIGHT_TRY(make(made, everything, nullptr));
+    return &data_.emplace(kind, std::move(made)).first->second;
+  }
+
+  /// Makes what `needs` asks for and is not there yet; `device`: there, too.
+  Result<void> make(Data& data, const std::vector<std::vector<Rect>>& needs,
+                    std::vector<jit::DeviceBuffer>* device) {
+    std::size_t missing = 0;
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      std::int64_t elements = 0;
+      for (const Rect& rect : needs[i]) elements += data.made[i].missing(rect);
+      const TensorLayout& layout = tensors_.inputs[i];
+      missing += std::min(layout.bytes, static_cast<std::size_t>(elements) * layout.element_bytes);
+    }
+    TILEWRIGHT_TRY(budget_.take(on_host(missing), subject("inputs")));
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      const TensorLayout& layout = tensors_.inputs[i];
+      std::vector<Rect> rects = needs[i];
+      // Rows on each other are made in their order, all of them.
+      if (overlaps(layout) && !rects.empty()) rects = {{0, layout.rows, 0, layout.columns}};
+      for (const Rect& rect : rects) {
+        TILEWRIGHT_TRY(data.made[i].cover(
+            rect, [&](std::int64_t row, std::int64_t begin, std::int64_t end) -> Result<void> {
+              const std::size_t offset =
+                  layout.row_offset(row) + static_cast<std::size_t>(begin) * layout.element_bytes;
+              std::byte* const target = data.images[i].data() + offset;
+              data.values->part(i, row, begin, end, target);
+              if (!device) return {};
+              return (*device)[i].upload(
+                  target, static_cast<std::size_t>(end - begin) * layout.element_bytes, offset);
+            }));
+      }
+    }
+    return {};
+  }
+
+  static bool overlaps(const TensorLayout& layout) {
+    return static_cast<std::size_t>(layout.rows * layout.columns) * layout.element_bytes >
+           layout.bytes;
   }
 
   Result<void> upload(const Data& from, std::vector<jit::DeviceBuffer>& to) {
@@ -192,12 +264,25 @@ class Session : public VerifySession {
     to.clear();  // all of them, or none
     for (std::size_t i = 0; i < from.images.size(); ++i) {
       const auto& image = from.images[i];
+      const TensorLayout& layout = tensors_.inputs[i];
       if (buffers.size() <= i) {
         TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer,
                                     jit::DeviceBuffer::allocate(context_, image.size()));
         buffers.push_back(std::move(buffer));
       }
-      TILEWRIGHT_TRY(buffers[i].upload(image.data(), image.size()));
+      if (!lazy_) {
+        TILEWRIGHT_TRY(buffers[i].upload(image.data(), image.size()));
+        continue;
+      }
+      TILEWRIGHT_TRY(buffers[i].fill(kPoison, image.size()));
+      TILEWRIGHT_TRY(
+          from.made[i].for_made([&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+            const std::size_t offset =
+                layout.row_offset(row) + static_cast<std::size_t>(begin) * layout.element_bytes;
+            return buffers[i].upload(image.data() + offset,
+                                     static_cast<std::size_t>(end - begin) * layout.element_bytes,
+                                     offset);
+          }));
     }
     to = std::move(buffers);
     return {};
@@ -205,9 +290,11 @@ class Session : public VerifySession {
 
   /// Puts the inputs of a data kind in place: current_.
   Result<void> use(DataKind kind) {
-    Data& wanted = data(kind);
+    TILEWRIGHT_ASSIGN_OR_RETURN(Data* const found, data(kind));
+    Data& wanted = *found;
     TILEWRIGHT_ASSIGN_OR_RETURN(auto memory, context_.memory());
-    bool resident = 2 * input_bytes() <= std::min(kMostResident, memory.free_bytes / 2);
+    const std::size_t room = memory.free_bytes / 2;
+    bool resident = 2 * bytes_of(tensors_.inputs) <= (lazy_ ? room : std::min(kMostResident, room));
     if (resident && shared_.empty()) {
       if (wanted.buffers.empty()) TILEWRIGHT_TRY(upload(wanted, wanted.buffers));
       current_ = &wanted.buffers;
@@ -302,6 +389,13 @@ class Session : public VerifySession {
                   fmt::format("plan has {} launches at this shape, expected {}", launches.size(),
                               prepared.launches()));
     }
+    if (lazy_) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(const auto needs,
+                                  input_needs(*job_.op, job_.bindings, coverage.computed));
+      TILEWRIGHT_ASSIGN_OR_RETURN(Data* const inputs, data(kind));
+      TILEWRIGHT_TRY(make(*inputs, needs, current_));
+    }
+    TILEWRIGHT_ASSIGN_OR_RETURN(const Held held, hold_written(coverage, extents));
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       TILEWRIGHT_TRY(outputs_[i].fill(kPoison, outputs_[i].size()));
     }
@@ -318,14 +412,43 @@ class Session : public VerifySession {
     return check_outputs(launches, coverage, settings, kind, verification);
   }
 
+  /// What the blocks of a virtual device write takes host memory, until it is poisoned again.
+  class Held {
+   public:
+    Held(HostBudget& budget, std::size_t bytes) : budget_(&budget), bytes_(bytes) {}
+    Held(Held&& other) noexcept : budget_(other.budget_), bytes_(std::exchange(other.bytes_, 0)) {}
+    Held& operator=(Held&&) = delete;
+    ~Held() { budget_->give_back(bytes_); }
+
+   private:
+    HostBudget* budget_;
+    std::size_t bytes_;
+  };
+
+  Result<Held> hold_written(const Coverage& coverage, const std::map<std::string, Rect>& extents) {
+    constexpr std::size_t kMostElementBytes = 4;
+    std::size_t bytes = 0;
+    for (const auto& [name, rects] : coverage.computed) {
+      if (!context_.driver().virtual_api()) break;
+      std::int64_t elements = 0;
+      for (const Rect& rect : rects) elements += rect.rows * rect.columns;
+      const Rect& all = extents.at(name);
+      elements = std::min(elements, all.rows * all.columns);
+      bytes += static_cast<std::size_t>(elements) * kMostElementBytes;
+    }
+    TILEWRIGHT_TRY(budget_.take(bytes, subject("outputs and intermediates")));
+    return Held(budget_, bytes);
+  }
+
   Result<void> check_inputs(DataKind kind) {
-    const Data& wanted = data(kind);
+    TILEWRIGHT_ASSIGN_OR_RETURN(Data* const found, data(kind));
+    const Data& wanted = *found;
     std::vector<std::byte> piece;
     for (std::size_t i = 0; i < wanted.images.size(); ++i) {
       const auto& image = wanted.images[i];
       bool whole = image.size() <= kMostCompared;
       std::size_t length = whole ? image.size() : kPiece;
-      std::size_t step = whole ? image.size() : kPieceStep;
+      std::size_t step = whole ? image.size() : std::max(kPieceStep, image.size() / kMostPieces);
       for (std::size_t begin = 0; begin < image.size(); begin += step) {
         std::size_t count = std::min(length, image.size() - begin);
         // The last piece reaches to the end: the redzone after the tensor is in it.
@@ -336,8 +459,7 @@ class Session : public VerifySession {
         piece.resize(count);
         TILEWRIGHT_TRY((*current_)[i].download(piece.data(), count, begin));
         if (std::memcmp(piece.data(), image.data() + begin, count) == 0) continue;
-        auto differs = std::mismatch(piece.begin(), piece.end(),
-                                     image.begin() + static_cast<std::ptrdiff_t>(begin));
+        auto differs = std::mismatch(piece.begin(), piece.end(), image.data() + begin);
         auto at = static_cast<std::int64_t>(begin) + (differs.first - piece.begin()) -
                   static_cast<std::int64_t>(tensors_.inputs[i].begin);
         std::string name = tensors_.inputs[i].name;
@@ -353,7 +475,9 @@ class Session : public VerifySession {
 
   Result<void> check_workspace(std::size_t bytes, DataKind kind) {
     if (bytes == 0) return {};
-    std::vector<std::byte> zone(workspace_.size() - bytes - kRedzone);
+    // The rest of a larger one is not looked at in the whole.
+    std::vector<std::byte> zone(
+        std::min(workspace_.size() - bytes - kRedzone, std::max(kRedzone, kMostCompared)));
     auto changed = [&](std::size_t count, const char* where) -> Result<void> {
       std::size_t at = first_unpoisoned(zone.data(), 0, count);
       if (at == count) return {};
@@ -372,14 +496,12 @@ class Session : public VerifySession {
                              const VerifySettings& settings, DataKind kind,
                              Verification& verification) {
     TILEWRIGHT_ASSIGN_OR_RETURN(Data * reference, evaluator(launches, kind));
-    std::vector<std::byte> got;
     for (std::size_t i = 0; i < tensors_.outputs.size(); ++i) {
       const TensorLayout& layout = tensors_.outputs[i];
-      got.resize(layout.bytes);
-      TILEWRIGHT_TRY(outputs_[i].download(got.data(), got.size()));
       auto found = coverage.written.find(layout.name);
       const std::vector<Rect> none;
       const std::vector<Rect>& written = found == coverage.written.end() ? none : found->second;
+      TILEWRIGHT_ASSIGN_OR_RETURN(const jit::FilledBytes got, download(i, written));
       std::vector<std::int64_t> extra;
       TILEWRIGHT_TRY(check_writes(layout, written, got.data(), kind, extra));
       std::vector<std::int64_t> elements = choose_elements(
@@ -394,6 +516,27 @@ class Session : public VerifySession {
       TILEWRIGHT_TRY(check_elements(i, extra, *reference, got, kind, verification));
     }
     return {};
+  }
+
+  /// What check_writes() looks at.
+  Result<jit::FilledBytes> download(std::size_t output, const std::vector<Rect>& written) {
+    const TensorLayout& layout = tensors_.outputs[output];
+    const std::vector<ByteRange> ranges = looked_at(layout, written);
+    std::size_t bytes = 0;
+    for (const ByteRange& range : ranges) bytes += range.end - range.begin;
+    // The virtual device's share is taken by now.
+    TILEWRIGHT_TRY(budget_.take(bytes, subject("outputs")));
+    budget_.give_back(bytes);
+    jit::FilledBytes got(layout.bytes, kPoison);
+    if (!got.data()) {
+      return fail(ErrorCode::kOutOfMemory, fmt::format("no {} MiB of address space for output '{}'",
+                                                       layout.bytes >> 20, layout.name));
+    }
+    for (const ByteRange& range : ranges) {
+      TILEWRIGHT_TRY(outputs_[output].download(got.data() + range.begin, range.end - range.begin,
+                                               range.begin));
+    }
+    return got;
   }
 
   static void limit_rows(std::vector<std::int64_t>& elements, std::int64_t columns,
@@ -411,7 +554,7 @@ class Session : public VerifySession {
   }
 
   Result<void> check_elements(std::size_t output, const std::vector<std::int64_t>& elements,
-                              Data& reference, const std::vector<std::byte>& got, DataKind kind,
+                              Data& reference, const jit::FilledBytes& got, DataKind kind,
                               Verification& verification) {
     constexpr std::size_t kMostKnown = std::size_t{1} << 18;
     std::map<std::int64_t, templates::Reference>& known = reference.known[output];
@@ -429,7 +572,8 @@ class Session : public VerifySession {
   }
 
   Result<Data*> evaluator(const std::vector<LaunchFacts>& launches, DataKind kind) {
-    Data& wanted = data(kind);
+    TILEWRIGHT_ASSIGN_OR_RETURN(Data* const found, data(kind));
+    Data& wanted = *found;
     templates::Operator stored = as_stored(*job_.op, launches);
     std::string text = canonical_text(stored);
     if (wanted.evaluator && wanted.evaluated == text) return &wanted;
@@ -450,6 +594,8 @@ class Session : public VerifySession {
   VerifyJob job_;
   Tensors tensors_;
   jit::Stream stream_;
+  HostBudget budget_;
+  bool lazy_;  ///< inputs are made where they are read
   std::map<DataKind, Data> data_;
   std::vector<jit::DeviceBuffer> shared_;  ///< inputs, where not every kind can be resident
   std::optional<DataKind> shared_kind_;    ///< what they hold
@@ -473,6 +619,11 @@ Result<std::unique_ptr<VerifySession>> VerifySession::create(const jit::Context&
 Result<Verification> verify(const jit::Context& context, const VerifyJob& job) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto session, VerifySession::create(context, job));
   return session->verify(*job.plan, job.settings, job.sample_blocks);
+}
+
+Result<std::size_t> tensor_bytes(const VerifyJob& job) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(const auto tensors, layouts(job));
+  return bytes_of(tensors.inputs) + bytes_of(tensors.outputs);
 }
 
 Result<Digest> input_digest(const VerifyJob& job) {

@@ -194,10 +194,16 @@ void TestData::make_pairs(std::int64_t depth, std::uint64_t seed) {
 }
 
 void TestData::row(std::size_t input, std::int64_t row, void* out) const {
+  part(input, row, 0, tensors_[input].columns, out);
+}
+
+void TestData::part(std::size_t input, std::int64_t row, std::int64_t begin, std::int64_t end,
+                    void* out) const {
   const Tensor& tensor = tensors_[input];
-  if (kind_ != DataKind::kInteger) return normals(tensor, row, out);
-  std::vector<std::int8_t> values(static_cast<std::size_t>(tensor.columns));
-  integers(tensor, row, values.data());
+  const Columns columns{begin, end};
+  if (kind_ != DataKind::kInteger) return normals(tensor, row, columns, out);
+  std::vector<std::int8_t> values(static_cast<std::size_t>(end - begin));
+  integers(tensor, row, columns, values.data());
   if (tensor.dtype == DType::kF32) {
     auto* target = static_cast<float*>(out);
     for (std::size_t i = 0; i < values.size(); ++i) target[i] = values[i];
@@ -209,22 +215,23 @@ void TestData::row(std::size_t input, std::int64_t row, void* out) const {
   }
 }
 
-void TestData::normals(const Tensor& tensor, std::int64_t row, void* out) const {
+void TestData::normals(const Tensor& tensor, std::int64_t row, Columns part, void* out) const {
   auto columns = static_cast<std::uint64_t>(tensor.columns);
+  auto begin = static_cast<std::uint64_t>(part.begin), end = static_cast<std::uint64_t>(part.end);
   // Four elements to a hash; rows start at hashes of their own.
   std::uint64_t base = static_cast<std::uint64_t>(row) * ((columns + 3) / 4);
-  for (std::uint64_t i = 0; i < columns; i += 4) {
+  for (std::uint64_t i = begin; i < end; i += 4) {
     std::uint64_t bits = counter_hash(tensor.seed, base + i / 4);
-    std::uint64_t count = std::min<std::uint64_t>(4, columns - i);
+    std::uint64_t count = std::min<std::uint64_t>(4, end - i);
     for (std::uint64_t j = 0; j < count; ++j) {
       std::size_t at = (bits >> (16 * j)) & 0xffff;
       if (tensor.dtype == DType::kF32) {
         // Between quantiles, by the bits of a neighbour: f32 data should use its whole mantissa.
         float between = static_cast<float>((bits >> (16 * ((j + 1) % 4))) & 0xffff) * 0x1p-16f;
         float low = tensor.quantiles[at];
-        static_cast<float*>(out)[i + j] = low + between * (tensor.quantiles[at + 1] - low);
+        static_cast<float*>(out)[i - begin + j] = low + between * (tensor.quantiles[at + 1] - low);
       } else {
-        static_cast<std::uint16_t*>(out)[i + j] = tensor.codes[at];
+        static_cast<std::uint16_t*>(out)[i - begin + j] = tensor.codes[at];
       }
     }
   }
@@ -248,7 +255,8 @@ std::int8_t unit(std::uint64_t bits) {
 }  // namespace
 
 /// One value per pair, the same or the opposite at its two places; and few extra ones.
-void TestData::paired(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+void TestData::paired(const Tensor& tensor, std::int64_t row, Columns part,
+                      std::int8_t* out) const {
   const std::vector<std::uint32_t>& pairs = pairs_.at(tensor.role.depth);
   bool left = tensor.role.kind == DataRole::Kind::kLeft;
   // The variance of the sum: of its extra terms, +-1 each, times left values of variance 2.
@@ -265,15 +273,16 @@ void TestData::paired(const Tensor& tensor, std::int64_t row, std::int8_t* out) 
     return static_cast<std::int8_t>(base);
   };
   std::int64_t columns = tensor.columns;
-  for (std::int64_t column = 0; column < columns; ++column) {
+  for (std::int64_t column = part.begin; column < part.end; ++column) {
     auto element = static_cast<std::uint64_t>(row * columns + column);
     if (tensor.role.along_rows) {
-      out[column] =
+      out[column - part.begin] =
           value(static_cast<std::uint64_t>(row), pairs[static_cast<std::size_t>(column)], element);
     } else {
       std::int64_t batch = row / tensor.matrix_rows;
-      out[column] = value(static_cast<std::uint64_t>(batch * columns + column),
-                          pairs[static_cast<std::size_t>(row % tensor.matrix_rows)], element);
+      out[column - part.begin] =
+          value(static_cast<std::uint64_t>(batch * columns + column),
+                pairs[static_cast<std::size_t>(row % tensor.matrix_rows)], element);
     }
   }
 }
@@ -301,19 +310,21 @@ bool is_dense_row(std::int64_t row) { return row % 2 == 1; }
 
 }  // namespace
 
-void TestData::reduced(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+void TestData::reduced(const Tensor& tensor, std::int64_t row, Columns part,
+                       std::int8_t* out) const {
   std::int64_t columns = tensor.columns;
   std::uint64_t threshold = threshold_of(kTerms, columns);
-  for (std::int64_t column = 0; column < columns; ++column) {
+  for (std::int64_t column = part.begin; column < part.end; ++column) {
     std::uint64_t bits =
         counter_hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
     bool kept = is_dense_row(row) || counts(bits, column, columns, threshold);
-    out[column] = kept && !is_zero_row(row) ? small(bits) : std::int8_t{0};
+    out[column - part.begin] = kept && !is_zero_row(row) ? small(bits) : std::int8_t{0};
   }
 }
 
 /// 1 plus what adds up to 0: columns in pairs, with opposite values.
-void TestData::centred(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+void TestData::centred(const Tensor& tensor, std::int64_t row, Columns part,
+                       std::int8_t* out) const {
   constexpr std::int64_t kSparseTerms = 256;
   std::int64_t columns = tensor.columns;
   const std::vector<std::uint32_t>& pairs = pairs_.at(columns);
@@ -321,16 +332,17 @@ void TestData::centred(const Tensor& tensor, std::int64_t row, std::int8_t* out)
   if (is_zero_row(row)) threshold = 0;
   auto unpaired = static_cast<std::uint32_t>(columns - columns % 2);  // the last place, if odd
   std::uint64_t seed = tensor.seed + static_cast<std::uint64_t>(row) * 0xd1342543de82ef95;
-  for (std::int64_t column = 0; column < columns; ++column) {
+  for (std::int64_t column = part.begin; column < part.end; ++column) {
     std::uint32_t place = pairs[static_cast<std::size_t>(column)];
     std::uint64_t bits = counter_hash(seed, place >> 1);
     bool kept = (bits >> 16 & 0xffff) < threshold && place != unpaired;
     int value = !kept ? 0 : (place & 1) != 0 ? -small(bits) : small(bits);
-    out[column] = static_cast<std::int8_t>(1 + value);
+    out[column - part.begin] = static_cast<std::int8_t>(1 + value);
   }
 }
 
-void TestData::peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+void TestData::peaked(const Tensor& tensor, std::int64_t row, Columns part,
+                      std::int8_t* out) const {
   constexpr int kGround = -20, kPeak = 3, kShift = 10;
   std::int64_t columns = tensor.columns;
   std::uint64_t threshold = threshold_of(kTerms, columns);
@@ -341,38 +353,39 @@ void TestData::peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) 
   };
   const std::int64_t peaks[4] = {columns - 1, 0, columns - 1 - below(std::min(kEdge, columns)),
                                  below(columns)};
-  for (std::int64_t column = 0; column < columns; ++column) {
+  for (std::int64_t column = part.begin; column < part.end; ++column) {
     std::uint64_t bits =
         counter_hash(tensor.seed, static_cast<std::uint64_t>(row * columns + column));
     int value = small(bits) + (counts(bits, column, columns, threshold) ? 0 : kGround);
     if (column == peaks[row % 4]) value = kPeak;
-    out[column] = static_cast<std::int8_t>(row % 3 == 1 ? value - kShift : value);
+    out[column - part.begin] = static_cast<std::int8_t>(row % 3 == 1 ? value - kShift : value);
   }
 }
 
-void TestData::integers(const Tensor& tensor, std::int64_t row, std::int8_t* out) const {
+void TestData::integers(const Tensor& tensor, std::int64_t row, Columns part,
+                        std::int8_t* out) const {
   switch (tensor.role.kind) {
     case DataRole::Kind::kLeft:
     case DataRole::Kind::kRight:
-      return paired(tensor, row, out);
+      return paired(tensor, row, part, out);
     case DataRole::Kind::kReduced:
-      return reduced(tensor, row, out);
+      return reduced(tensor, row, part, out);
     case DataRole::Kind::kCentred:
-      return centred(tensor, row, out);
+      return centred(tensor, row, part, out);
     case DataRole::Kind::kPeaked:
-      return peaked(tensor, row, out);
+      return peaked(tensor, row, part, out);
     case DataRole::Kind::kPlain:
     case DataRole::Kind::kSparse:
       break;
   }
   bool sparse = tensor.role.kind == DataRole::Kind::kSparse;
   std::uint64_t threshold = sparse ? threshold_of(kTerms, tensor.role.depth) : 65536;
-  for (std::int64_t column = 0; column < tensor.columns; ++column) {
+  for (std::int64_t column = part.begin; column < part.end; ++column) {
     std::uint64_t bits =
         counter_hash(tensor.seed, static_cast<std::uint64_t>(row * tensor.columns + column));
     std::int8_t value = small(bits);
     if (tensor.role.positive) value = static_cast<std::int8_t>(1 << (bits & 3));
-    out[column] = (bits >> 16 & 0xffff) < threshold ? value : std::int8_t{0};
+    out[column - part.begin] = (bits >> 16 & 0xffff) < threshold ? value : std::int8_t{0};
   }
 }
 

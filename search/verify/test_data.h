@@ -49,8 +49,14 @@ class TestData {
 
   /// All columns of a row (all axes but the last, flattened), in the input's dtype.
   void row(std::size_t input, std::int64_t row, void* out) const;
+  /// The same of columns [begin, end); begin: a multiple of 4.
+  void part(std::size_t input, std::int64_t row, std::int64_t begin, std::int64_t end,
+            void* out) const;
 
  private:
+  struct Columns {
+    std::int64_t begin, end;
+  };
   struct Tensor {
     DType dtype = DType::kF32;
     std::int64_t rows = 0, columns = 0, matrix_rows = 1;
@@ -60,13 +66,13 @@ class TestData {
     std::vector<float> quantiles;      ///< of f32: 2^16 + 1, between which it interpolates
   };
 
-  void integers(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
-  void paired(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
-  void reduced(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
-  void centred(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
-  void peaked(const Tensor& tensor, std::int64_t row, std::int8_t* out) const;
+  void integers(const Tensor& tensor, std::int64_t row, Columns part, std::int8_t* out) const;
+  void paired(const Tensor& tensor, std::int64_t row, Columns part, std::int8_t* out) const;
+  void reduced(const Tensor& tensor, std::int64_t row, Columns part, std::int8_t* out) const;
+  void centred(const Tensor& tensor, std::int64_t row, Columns part, std::int8_t* out) const;
+  void peaked(const Tensor& tensor, std::int64_t row, Columns part, std::int8_t* out) const;
   void make_pairs(std::int64_t depth, std::uint64_t seed);
-  void normals(const Tensor& tensor, std::int64_t row, void* out) const;
+  void normals(const Tensor& tensor, std::int64_t row, Columns part, void* out) const;
 
   DataKind kind_;
   std::vector<Tensor> tensors_;
