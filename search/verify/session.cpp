@@ -42,9 +42,9 @@ Result<Tensors> layouts(const VerifyJob& job) {
   Tensors tensors;
   for (const templates::Input& input : op.inputs) {
     const templates::Value& value = op.value(input.value);
-    TILEWRIGHT_ASSIGN_OR_RETURN(
-        auto layout, TensorLayout::of(value, value.dtype, input.strides, job.bindings,
-                                      displacement(value.name), /*may_overlap=*/true));
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto layout,
+                                TensorLayout::of(value, value.dtype, input.strides, job.bindings,
+                                                 displacement(value.name), /*may_overlap=*/true));
     tensors.inputs.push_back(std::move(layout));
   }
   for (const templates::Output& output : op.outputs) {

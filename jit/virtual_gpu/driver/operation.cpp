@@ -144,7 +144,7 @@ double run_fill(Gpu& gpu, CUctx_st& context, const FillOperation& fill) {
   for (std::size_t row = 0; row < fill.rows; ++row) {
     void* target = context.memory->at(fill.target + row * fill.pitch, bytes);
     if (fill.width == 1) {
-      std::memset(target, int(fill.value & 0xff), bytes);
+      jit::fill_lazily(static_cast<std::byte*>(target), bytes, std::uint8_t(fill.value));
     } else if (fill.width == 2) {
       std::fill_n(static_cast<std::uint16_t*>(target), fill.count, std::uint16_t(fill.value));
     } else {
