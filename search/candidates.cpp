@@ -109,6 +109,15 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   return image;
 }
 
+/// A disk that is full costs the next tune its memory, and this one nothing.
+void CandidatePipeline::journal(const CandidateReport& report) {
+  if (!hooks_.journal) return;
+  auto written = hooks_.journal(report);
+  if (written || journal_failure_) return;
+  journal_failure_ = with_context(std::move(written.error()), "a trial was not recorded");
+  if (hooks_.warn) hooks_.warn(*journal_failure_);
+}
+
 Result<bool> CandidatePipeline::finish(Job& job) {
   const std::string what =
       fmt::format("{} {}", job.report.family, templates::to_string(job.report.config));
@@ -118,10 +127,13 @@ Result<bool> CandidatePipeline::finish(Job& job) {
   if (!job.known) {
     while (job.image.wait_for(50ms) != std::future_status::ready)
       if (stop_.stop_requested()) return false;
-    TILEWRIGHT_ASSIGN_OR_RETURN(image, measure(job));
+    auto measured = measure(job);
+    if (!measured && measured.error().code == ErrorCode::kCancelled && stop_.stop_requested())
+      return false;
+    TILEWRIGHT_ASSIGN_OR_RETURN(image, std::move(measured));
   }
   // First of all: a tune that is killed now knows it the next time.
-  if (hooks_.journal && !job.report.recalled) TILEWRIGHT_TRY(hooks_.journal(job.report));
+  if (!job.report.recalled) journal(job.report);
   job.arm->take(std::move(job.report), std::move(image));
   clock_.step(what, best_us());
   return true;

@@ -37,11 +37,14 @@ class CandidatePipeline {
 
   /// One evaluation of each arm listed, in that order; an arm without configs left is marked
   /// exhausted and costs nothing. Returns how many were evaluated: fewer when stopped() or exhausted.
-  /// Errors: of the measurer and of the journal.
+  /// Errors: of the measurer.
   Result<int> run(std::span<Arm* const> order);
 
   /// The caller asked to stop, or the seconds are used up.
   bool stopped() const;
+
+  /// Why the journal does not hold all trials; the first time that it failed.
+  const std::optional<Error>& journal_failure() const { return journal_failure_; }
 
  private:
   struct Job {
@@ -52,7 +55,8 @@ class CandidatePipeline {
     std::shared_future<Result<jit::Image>> image;
   };
   void prepare(Arm& arm);
-  /// False when stopped before the image was there.
+  void journal(const CandidateReport& report);
+  /// False when stopped before the image was there, or amid the trial.
   Result<bool> finish(Job& job);
   /// Fills in the job's report; the image is null if it did not compile.
   Result<std::shared_ptr<const jit::Image>> measure(Job& job);
@@ -63,6 +67,7 @@ class CandidatePipeline {
   const TuneHooks& hooks_;
   TuneClock& clock_;
   std::stop_token stop_;
+  std::optional<Error> journal_failure_;
   std::deque<Job> jobs_;
 };
 

@@ -359,12 +359,18 @@ void Finals::extend(TuneReport& report, double begin_seconds, std::stop_token st
 Result<void> Finals::run(TuneReport& report, std::stop_token stop) {
   const double begin_seconds = clock_.seconds();
   TILEWRIGHT_TRY(find_finalists());
-  const bool stopped = stop.stop_requested();
+  bool stopped = stop.stop_requested();
   if (!stopped) {
-    TILEWRIGHT_TRY(measure());
-    choose(report);
-  } else if (!finalists_.front().report.failure) {
-    report.choice = 0;
+    auto measured = measure();
+    stopped = !measured && measured.error().code == ErrorCode::kCancelled && stop.stop_requested();
+    if (!stopped) {
+      TILEWRIGHT_TRY(measured);
+      choose(report);
+    }
+  }
+  if (stopped) {
+    report.interrupted = true;
+    if (!finalists_.front().report.failure) report.choice = 0;
   }
   if (report.choice >= 0) {
     const Finalist& chosen = finalists_[static_cast<std::size_t>(report.choice)];
@@ -378,7 +384,10 @@ Result<void> Finals::run(TuneReport& report, std::stop_token stop) {
       report.choice_verified = chosen.report.verification.verified;
     }
     const Result<void> added = add_plans(report, report.choice, !stopped);
-    if (!added) {
+    if (!added && added.error().code == ErrorCode::kCancelled && stop.stop_requested()) {
+      report.interrupted = true;
+      report.narrow_failure = added.error();
+    } else if (!added) {
       if (!stopped) return fail(added.error());
       report.choice = -1;  // stopped, and what was best does not compile any more
     }

@@ -46,6 +46,18 @@ Result<void> check_request(const TuneRequest& request) {
   return {};
 }
 
+/// Whatever a plan is like, the operator's own tensors have to be there.
+Result<void> check_memory(const TuneRequest& request, const jit::DeviceInfo& device) {
+  VerifyJob job;
+  job.op = request.op.get();
+  job.bindings = request.bindings;
+  TILEWRIGHT_ASSIGN_OR_RETURN(const std::size_t bytes, tensor_bytes(job));
+  if (bytes <= device.memory_bytes || device.memory_bytes == 0) return {};
+  return fail(ErrorCode::kOutOfMemory,
+              fmt::format("tensors of {} need {} MiB of device memory, expected at most {} MiB",
+                          title_of(request), (bytes + 0xfffff) >> 20, device.memory_bytes >> 20));
+}
+
 /// Digests of the groups of the partitions that lead by what is known so far.
 std::set<Digest> leading_groups(const PartitionSpace& space, const std::vector<Arm>& arms) {
   const auto cost = [&](const Group& group) {
@@ -106,6 +118,20 @@ Result<void> spend(const TuneRequest& request, const PartitionSpace& space, std:
   return {};
 }
 
+/// The measurer ends what it runs on a stop, for as long as this lives.
+class Watch {
+ public:
+  Watch(Measurer& measurer, std::stop_token stop) : measurer_(measurer) {
+    measurer_.watch(std::move(stop));
+  }
+  ~Watch() { measurer_.watch({}); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  Measurer& measurer_;
+};
+
 }  // namespace
 
 Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, Measurer& measurer,
@@ -114,11 +140,13 @@ Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, 
   TILEWRIGHT_TRY(templates::check_output_places(*request.op, request.bindings));
   TILEWRIGHT_TRY(templates::check_sizes(*request.op, request.bindings));
   const jit::DeviceInfo& device = measurer.device();
+  TILEWRIGHT_TRY(check_memory(request, device));
   const std::filesystem::path spaces =
       request.spaces.empty() ? jit::find_configs() / "spaces" : request.spaces;
   std::vector<const templates::Family*> families = request.families;
   if (families.empty()) families.assign(templates::families().begin(), templates::families().end());
 
+  const Watch watch(measurer, stop);
   TuneClock clock(hooks, request.budget.evaluations);
   TILEWRIGHT_ASSIGN_OR_RETURN(const PartitionSpace space,
                               PartitionSpace::of(*request.op, families));
@@ -134,6 +162,7 @@ Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, 
   report.device = device;
   report.illegal = space.illegal();
   report.interrupted = stop.stop_requested();
+  report.journal_failure = pipeline.journal_failure();
   report.seed = request.seed;
   report.nvrtc_version = compiler.nvrtc_version();
   report.generator = request.generator;

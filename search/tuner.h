@@ -119,6 +119,7 @@ struct TuneReport {
   std::vector<CandidateReport> candidates;
   double seconds = 0;
   bool interrupted = false;
+  std::optional<Error> journal_failure;  ///< why not all trials are in the journal
 
   /// What the choice launches, ready to be stored: the whole plan, the same groups and configs for
   /// tensors of any alignment, and the images of both. Empty where choice is -1.
@@ -148,7 +149,9 @@ struct TuneHooks {
                                                const templates::Config& config)>
       recall;
   /// Called for every trial as soon as it is known, from the tuning thread.
+  /// One that fails is in the report, and does not end the tune.
   std::function<Result<void>(const CandidateReport&)> journal;
+  std::function<void(const Error&)> warn;  ///< the first time that the journal fails
   std::function<void(const TuneProgress&)> progress;
 };
 

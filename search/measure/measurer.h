@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "jit/driver.h"
@@ -26,6 +27,9 @@ class Measurer {
   /// trials add up. Results come in the order of `trials`, which are of one problem.
   virtual Result<std::vector<TrialResult>> run_interleaved(std::span<const Trial> trials,
                                                            int rounds) = 0;
+  /// Until the next call: what runs when a stop is requested, or is asked for after it, ends at once
+  /// with kCancelled, as far as this measurer can end it. It says nothing of the trial.
+  virtual void watch(std::stop_token) {}
 };
 
 /// Runs trials on `context` in this process. A fault loses the context: after one, every further
@@ -43,6 +47,9 @@ struct MeasureProcessOptions {
   /// started and never ended when the process or the host went down is the culprit. Empty: none.
   std::filesystem::path journal;
   double start_deadline_s = 60;  ///< until the worker has opened the device
+  /// Host memory that trials may take; 0: half of what the host has free. A trial whose data would
+  /// not fit is refused, and a worker that takes far more is killed: either is kOutOfMemory.
+  std::size_t memory_bytes = 0;
 };
 
 /// Starts the worker, and starts it again after each crash, hang or sticky error. Holds the lease

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,6 +47,30 @@ class JournaledTrials {
   std::span<const Trial> trials_;
 };
 
+// A descriptor that is readable once a stop is requested.
+class StopSignal {
+ public:
+  explicit StopSignal(std::stop_token stop)
+      : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        callback_(std::in_place, std::move(stop), Write{event_}) {}
+  ~StopSignal() {
+    callback_.reset();
+    ::close(event_);
+  }
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  int descriptor() const { return event_; }
+
+ private:
+  struct Write {
+    int event;
+    void operator()() const { ::eventfd_write(event, 1); }
+  };
+  const int event_;
+  std::optional<std::stop_callback<Write>> callback_;
+};
+
 class ProcessMeasurer final : public Measurer {
  public:
   ProcessMeasurer(MeasureProcessOptions options, WorkerProcess worker, std::optional<Lease> lease,
@@ -56,6 +82,12 @@ class ProcessMeasurer final : public Measurer {
         worker_(std::move(worker)) {}
 
   const jit::DeviceInfo& device() const override { return device_; }
+
+  void watch(std::stop_token stop) override {
+    if (worker_) worker_->watch(-1);
+    stop_.reset();
+    if (stop.stop_possible()) stop_.emplace(std::move(stop));
+  }
 
   Result<TrialResult> run(const Trial& trial) override {
     TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results, measure({&trial, 1}, 0));
@@ -103,20 +135,24 @@ class ProcessMeasurer final : public Measurer {
   Result<std::vector<TrialResult>> measure(std::span<const Trial> trials, int rounds) {
     const auto begin = Clock::now();
     if (!worker_) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(worker_, WorkerProcess::start(options_));
+      TILEWRIGHT_ASSIGN_OR_RETURN(worker_, WorkerProcess::start(options_, stop_descriptor()));
     }
+    worker_->watch(stop_descriptor());
     JournaledTrials journaled(journal_ ? &*journal_ : nullptr, trials);
     TILEWRIGHT_TRY(journaled.start());
     double deadline_s = 0;
     for (const Trial& trial : trials) deadline_s += trial.measure.deadline_s;
-    std::vector<TrialResult> results = ask(trials, rounds, deadline_s);
-    for (TrialResult& result : results) result.seconds = seconds_since(begin);
+    auto results = ask(trials, rounds, deadline_s);
     TILEWRIGHT_TRY(journaled.end());
+    if (!results) return results;
+    for (TrialResult& result : *results) result.seconds = seconds_since(begin);
     return results;
   }
 
-  std::vector<TrialResult> ask(std::span<const Trial> trials, int rounds, double deadline_s) {
-    if (auto prepared = worker_->prepare(trials.front()); !prepared)
+  // Errors: kCancelled.
+  Result<std::vector<TrialResult>> ask(std::span<const Trial> trials, int rounds,
+                                       double deadline_s) {
+    if (auto prepared = prepare(trials.front()); !prepared)
       return all_failed(trials, std::move(prepared.error()));
     auto reply = worker_->ask(request(trials, rounds), deadline_s);
     if (!reply) {
@@ -137,6 +173,23 @@ class ProcessMeasurer final : public Measurer {
     return results;
   }
 
+  // Data that did not fit, or was not made in time, is not tried again for the next trial.
+  Result<void> prepare(const Trial& trial) {
+    const double deadline_s = trial.measure.prepare_deadline_s;
+    const Digest problem = problem_of(trial);
+    if (refusal_ && refusal_->problem == problem && refusal_->deadline_s >= deadline_s)
+      return fail(refusal_->error);
+    auto prepared = worker_->prepare(trial);
+    if (prepared) return {};
+    Error error = std::move(prepared.error());
+    if (error.code == ErrorCode::kHang)
+      error.message = fmt::format(
+          "its data was not made within {} s: the measuring worker was killed", deadline_s);
+    if (error.code == ErrorCode::kHang || error.code == ErrorCode::kOutOfMemory)
+      refusal_ = {problem, deadline_s, error};
+    return fail(std::move(error));
+  }
+
   wire::FrameT request(std::span<const Trial> trials, int rounds) {
     wire::RunT run;
     run.rounds = rounds;
@@ -154,9 +207,18 @@ class ProcessMeasurer final : public Measurer {
     return frame;
   }
 
+  int stop_descriptor() const { return stop_ ? stop_->descriptor() : -1; }
+
+  struct Refusal {
+    Digest problem;
+    double deadline_s = 0;
+    Error error;
+  };
+
   // A worker that went down with it is started again for the next trial.
-  std::vector<TrialResult> all_failed(std::span<const Trial> trials, Error error) {
+  Result<std::vector<TrialResult>> all_failed(std::span<const Trial> trials, Error error) {
     if (!worker_->running() || error.code == ErrorCode::kInternal) worker_.reset();
+    if (error.code == ErrorCode::kCancelled) return fail(std::move(error));
     if (error.code == ErrorCode::kCrash) error = with_context(std::move(error), "measuring worker");
     std::vector<TrialResult> results;
     for (const Trial& trial : trials) results.push_back({.id = trial.id, .failure = error});
@@ -167,6 +229,8 @@ class ProcessMeasurer final : public Measurer {
   std::optional<Lease> lease_;
   std::optional<Journal> journal_;
   jit::DeviceInfo device_;
+  std::optional<Refusal> refusal_;
+  std::optional<StopSignal> stop_;
   std::optional<WorkerProcess> worker_;  // none: started again when it is needed
 };
 

@@ -79,6 +79,7 @@ class VirtualLimits {
 
 struct TrialRunner::State {
   std::shared_ptr<jit::Context> context;  // first: it goes last
+  std::size_t memory_bytes = 0;
   std::optional<Problem> problem;
   std::optional<Timer> timer;
   bool lost = false;
@@ -93,6 +94,7 @@ struct TrialRunner::State {
     job.settings = trial.verify;
     job.seed = trial.seed;
     job.displacement = trial.displacement;
+    job.memory_bytes = memory_bytes;
     TILEWRIGHT_TRY(check_inputs(trial, job));
     TILEWRIGHT_ASSIGN_OR_RETURN(auto session, VerifySession::create(*context, job));
     TILEWRIGHT_TRY(session->make_data(trial.verify));
@@ -179,8 +181,8 @@ struct TrialRunner::State {
   }
 };
 
-TrialRunner::TrialRunner(std::shared_ptr<jit::Context> context)
-    : state_(std::make_unique<State>(State{std::move(context), {}, {}})) {}
+TrialRunner::TrialRunner(std::shared_ptr<jit::Context> context, std::size_t memory_bytes)
+    : state_(std::make_unique<State>(State{std::move(context), memory_bytes, {}, {}})) {}
 
 TrialRunner::~TrialRunner() = default;
 

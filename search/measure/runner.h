@@ -14,7 +14,8 @@ namespace tilewright::search {
 /// One thread at a time.
 class TrialRunner {
  public:
-  explicit TrialRunner(std::shared_ptr<jit::Context> context);
+  /// `memory_bytes`: of the host, that trials may take; 0: VerifyJob::memory_bytes says.
+  explicit TrialRunner(std::shared_ptr<jit::Context> context, std::size_t memory_bytes = 0);
   ~TrialRunner();
 
   /// Makes what `trial` shares with others of its problem, if it is not there: seconds for weights.

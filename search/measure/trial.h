@@ -23,7 +23,7 @@ struct MeasureSettings {
   bool cold_l2 = true;     ///< flush L2 before each timed launch
   double deadline_s = 20;  ///< wall time, from when its data is made: then the process is killed
   /// The same of making its data, once per problem. As it is, only a machine out of order needs more.
-  double prepare_deadline_s = 600;
+  double prepare_deadline_s = 120;
   double cut_off_us = 0;             ///< stop early once the median is surely above this; 0: never
   std::uint64_t sample_blocks = 24;  ///< on the virtual GPU; 0: all blocks
 };

@@ -97,7 +97,7 @@ class Worker {
       refused.error = to_wire(context.error());
       return refused;
     }
-    runner_ = std::make_unique<TrialRunner>(*context);
+    runner_ = std::make_unique<TrialRunner>(*context, request.memory_bytes);
     return describe((*context)->device());
   }
 

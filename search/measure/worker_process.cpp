@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "jit/host_memory.h"
 #include "jit/locations.h"
 
 namespace tilewright::search {
@@ -15,8 +16,11 @@ wire::OpenT open_request(const MeasureProcessOptions& options) {
   request.virtual_library = options.driver.virtual_library.string();
   request.configs = options.driver.configs.string();
   request.ordinal = options.ordinal;
+  request.memory_bytes = options.memory_bytes;
   return request;
 }
+
+}  // namespace
 
 Digest problem_of(const Trial& trial) {
   Hasher hasher;
@@ -27,6 +31,8 @@ Digest problem_of(const Trial& trial) {
   }
   return hasher.finish();
 }
+
+namespace {
 
 jit::DeviceInfo device_from(const wire::OpenedT& opened) {
   jit::DeviceInfo device;
@@ -49,13 +55,14 @@ jit::DeviceInfo device_from(const wire::OpenedT& opened) {
 
 }  // namespace
 
-Result<WorkerProcess> WorkerProcess::start(const MeasureProcessOptions& options) {
+Result<WorkerProcess> WorkerProcess::start(const MeasureProcessOptions& options, int stop) {
   jit::ChildOptions child;
   child.program = options.worker_path.empty() ? jit::find_program("tilewright-measure-worker")
                                               : std::filesystem::path(options.worker_path);
   child.arguments = options.worker_arguments;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto started, jit::ChildProcess::start(child));
-  WorkerProcess worker(std::move(started));
+  WorkerProcess worker(std::move(started), options.memory_bytes);
+  worker.watch(stop);
   wire::FrameT request;
   request.body.Set(open_request(options));
   auto reply = worker.ask(request, options.start_deadline_s);
@@ -74,11 +81,21 @@ Result<wire::FrameT> WorkerProcess::ask(const wire::FrameT& request, double dead
   // 0 would be no deadline; far ones would overflow.
   const double bounded_ms = std::clamp(deadline_s * 1000, 1.0, 1e9);
   limits.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(bounded_ms));
+  limits.memory_bytes = memory_limit();
   TILEWRIGHT_ASSIGN_OR_RETURN(const std::string bytes,
-                              child_.exchange(pack_frame(request), limits));
+                              child_.exchange(pack_frame(request), limits, stop_));
   auto reply = unpack_frame(bytes);
   if (!reply) child_.kill();
   return reply;
+}
+
+// A backstop behind the worker's own accounts, for what these do not know of.
+std::size_t WorkerProcess::memory_limit() const {
+  constexpr std::size_t kProgram = std::size_t{512} << 20;  // the worker, the driver, its compiler
+  if (memory_bytes_ > 0) return memory_bytes_ + memory_bytes_ / 4 + kProgram;
+  const std::optional<std::size_t> available = jit::available_host_memory();
+  if (!available) return 0;
+  return jit::private_bytes(child_.pid()) + *available / 4 * 3;
 }
 
 Result<void> WorkerProcess::prepare(const Trial& trial) {

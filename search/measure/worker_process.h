@@ -11,15 +11,21 @@
 
 namespace tilewright::search {
 
+/// Of what trials share their data by.
+Digest problem_of(const Trial& trial);
+
 /// Move-only; the process dies with it.
 class WorkerProcess {
  public:
   /// Starts the worker and has it open the device. Errors: kNotFound (no such program), kCrash or
-  /// kHang when it did not get as far as answering; what it says of the device.
-  static Result<WorkerProcess> start(const MeasureProcessOptions& options);
+  /// kHang when it did not get as far as answering; what it says of the device. `stop`: as watch().
+  static Result<WorkerProcess> start(const MeasureProcessOptions& options, int stop = -1);
 
   const jit::DeviceInfo& device() const { return device_; }
   bool running() const { return child_.running(); }
+
+  /// While `stop` is readable, whatever is asked kills it and is kCancelled. -1: none.
+  void watch(int stop) { stop_ = stop; }
 
   /// Sends a request and waits for its reply. After an error the process is gone. Errors: kHang
   /// when the deadline passed and it was killed, kCrash when it died by itself, with how.
@@ -33,9 +39,13 @@ class WorkerProcess {
   std::unordered_set<Digest>& images() { return images_; }
 
  private:
-  explicit WorkerProcess(jit::ChildProcess child) : child_(std::move(child)) {}
+  WorkerProcess(jit::ChildProcess child, std::size_t memory_bytes)
+      : child_(std::move(child)), memory_bytes_(memory_bytes) {}
+  std::size_t memory_limit() const;
 
   jit::ChildProcess child_;
+  std::size_t memory_bytes_ = 0;
+  int stop_ = -1;
   jit::DeviceInfo device_;
   std::unordered_set<Digest> images_;
   Digest problem_;  ///< what it is prepared for

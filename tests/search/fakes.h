@@ -197,8 +197,15 @@ class Measurer : public search::Measurer {
   std::vector<std::string> ids;  ///< of all trials, in order
   std::vector<Trial> trials;
   std::function<void()> after_each;
+  std::function<void()> amid_each;  ///< a stop that it requests ends the trial
+
+  void watch(std::stop_token stop) override { stop_ = std::move(stop); }
 
   Result<TrialResult> run(const Trial& trial) override {
+    if (amid_each) {
+      amid_each();
+      if (stop_.stop_requested()) return fail(ErrorCode::kCancelled, "stopped");
+    }
     ids.push_back(trial.id);
     trials.push_back(trial);
     TrialResult result;
@@ -251,6 +258,7 @@ class Measurer : public search::Measurer {
     summarise(sample);
   }
 
+  std::stop_token stop_;
   jit::DeviceInfo device_;
 };
 

@@ -414,6 +414,61 @@ TEST_F(Tuner, AStopKeepsWhatWasFound) {
   EXPECT_THAT(to_text(report), HasSubstr("interrupted"));
 }
 
+TEST_F(Tuner, ATrialThatAStopEndsIsNotRecorded) {
+  // Amid the 21st candidate, amid the whole plans, amid the narrow twin.
+  for (const int at : {21, 91, 92}) {
+    request_.budget.evaluations = 90;
+    std::stop_source source;
+    int trials = 0, journaled = 0;
+    measurer_.amid_each = [&] {
+      if (++trials == at) source.request_stop();
+    };
+    TuneHooks hooks;
+    hooks.journal = [&](const CandidateReport& report) -> Result<void> {
+      EXPECT_FALSE(report.failure && report.failure->code == ErrorCode::kCancelled);
+      ++journaled;
+      return {};
+    };
+    const TuneReport report = tuned(hooks, source.get_token());
+    EXPECT_TRUE(report.interrupted) << at;
+    EXPECT_EQ(report.tried, std::min(at - 1, 90));
+    EXPECT_EQ(journaled, report.tried);
+    EXPECT_GE(report.choice, 0) << at;
+    EXPECT_FALSE(report.plan.launches.empty()) << at;
+    EXPECT_THAT(report.failed, testing::IsEmpty());
+    EXPECT_THAT(to_text(report), HasSubstr("interrupted"));
+  }
+}
+
+TEST_F(Tuner, AJournalThatFailsCostsNothingOfTheReport) {
+  request_.budget.evaluations = 30;
+  TuneHooks hooks;
+  int written = 0;
+  hooks.journal = [&](const CandidateReport&) -> Result<void> {
+    if (++written == 3) return {};
+    return fail(ErrorCode::kIo, "no space left on device");
+  };
+  std::vector<std::string> warnings;
+  hooks.warn = [&](const Error& error) { warnings.push_back(error.message); };
+  const TuneReport report = tuned(hooks);
+  EXPECT_EQ(written, 30);
+  EXPECT_EQ(report.tried, 30);
+  EXPECT_GE(report.choice, 0);
+  ASSERT_TRUE(report.journal_failure);
+  EXPECT_EQ(report.journal_failure->code, ErrorCode::kIo);
+  EXPECT_THAT(report.journal_failure->message, HasSubstr("no space left on device"));
+  EXPECT_THAT(warnings, testing::ElementsAre(report.journal_failure->message));
+}
+
+TEST_F(Tuner, TensorsThatTheDeviceCannotHoldEndTheTuneAtOnce) {
+  measurer_.info().memory_bytes = 1000;
+  const auto report = tune(request_, pool_, measurer_);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_THAT(report.error().message, HasSubstr("of device memory, expected at most 0 MiB"));
+  EXPECT_THAT(measurer_.ids, testing::IsEmpty());
+}
+
 TEST_F(Tuner, AStopBeforeAnythingIsFoundHasNoChoice) {
   std::stop_source source;
   source.request_stop();

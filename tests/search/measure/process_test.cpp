@@ -131,6 +131,80 @@ TEST_F(ProcessTest, EachPlantedFailureIsTypedAndCostsOneTrial) {
   }
 }
 
+TEST_F(ProcessTest, DataThatDoesNotFitCostsNothingButItsTrial) {
+  start({.memory_bytes = std::size_t{64} << 20});
+  // Two inputs and an output of 64 MiB each.
+  for (const char* id : {"large", "large again"}) {
+    const TrialResult result = run(planted::trial(Kind::kRight, id, 16 << 20));
+    EXPECT_EQ(rendered(result), "out_of_memory");
+    ASSERT_TRUE(result.failure);
+    EXPECT_THAT(result.failure->message, HasSubstr("of host memory, expected at most 64 MiB"));
+    EXPECT_LT(result.seconds, 5);
+  }
+  EXPECT_EQ(rendered(run(planted::trial(Kind::kRight, "small"))), "timed");
+}
+
+TEST_F(ProcessTest, OfLargeTensorsOnlyWhatSampledBlocksTouchCosts) {
+  // Three tensors of 8 GiB each, and less for them than a tenth of one.
+  start({.memory_bytes = std::size_t{256} << 20});
+  Trial trial = planted::trial(Kind::kRight, "large", std::int64_t{1} << 31);
+  trial.plan.launches.front().tile = {"0", "1", "128 * block.x", "128"};
+  trial.measure.sample_blocks = 24;
+  const TrialResult result = run(trial);
+  EXPECT_EQ(rendered(result), "timed") << (result.failure ? result.failure->message : "");
+  EXPECT_TRUE(result.verification.sampled);
+  EXPECT_LT(result.seconds, 10);
+  Trial wrong = planted::trial(Kind::kWrong, "wrong", std::int64_t{1} << 31);
+  wrong.plan.launches.front().tile = trial.plan.launches.front().tile;
+  wrong.measure.sample_blocks = 24;
+  EXPECT_EQ(rendered(run(wrong)), "wrong_result");
+}
+
+TEST_F(ProcessTest, DataThatNoDeviceHoldsIsRefused) {
+  start();
+  const TrialResult result = run(planted::trial(Kind::kRight, "large", std::int64_t{1} << 34));
+  EXPECT_EQ(rendered(result), "out_of_memory");
+  ASSERT_TRUE(result.failure);
+  EXPECT_THAT(result.failure->message, HasSubstr("of device memory, expected at most"));
+}
+
+TEST_F(ProcessTest, DataThatIsNotMadeInTimeIsAHangOnce) {
+  start();
+  Trial trial = planted::trial(Kind::kRight, "slow", 1 << 22);
+  trial.measure.prepare_deadline_s = 0.01;
+  const TrialResult first = run(trial);
+  EXPECT_EQ(rendered(first), "hang");
+  ASSERT_TRUE(first.failure);
+  EXPECT_THAT(first.failure->message, HasSubstr("its data was not made within 0.01 s"));
+  EXPECT_EQ(rendered(run(trial)), "hang");
+  EXPECT_EQ(rendered(run(planted::trial(Kind::kRight, "small"))), "timed");
+  trial.measure.prepare_deadline_s = 120;
+  EXPECT_EQ(rendered(run(trial)), "timed");
+}
+
+TEST_F(ProcessTest, AStopEndsTheTrialAtOnceAndSaysNothingOfIt) {
+  start({.journal = folder_ / "journal"});
+  std::stop_source source;
+  measurer_->watch(source.get_token());
+  std::chrono::steady_clock::time_point asked;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(200ms);
+    asked = std::chrono::steady_clock::now();
+    source.request_stop();
+  });
+  const auto stopped = measurer_->run(planted::trial(Kind::kEndless, "endless"));
+  stopper.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 500ms);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  const auto unfinished = unfinished_trials(folder_ / "journal");
+  ASSERT_TRUE(unfinished) << unfinished.error().message;
+  EXPECT_THAT(*unfinished, testing::IsEmpty());
+  EXPECT_FALSE(measurer_->run(planted::trial(Kind::kRight, "after the stop")));
+  measurer_->watch({});
+  EXPECT_EQ(rendered(run(planted::trial(Kind::kRight, "later"))), "timed");
+}
+
 TEST_F(ProcessTest, AFaultComesWithItsReport) {
   start();
   const TrialResult result = run(planted::trial(Kind::kFaulting, "fault"));
