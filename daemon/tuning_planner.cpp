@@ -77,8 +77,11 @@ class TuningPlanner final : public Planner {
         search::to_json(*report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     outcome.text = search::to_text(*report);
     if (report->choice >= 0 && report->choice_verified) {
-      TILEWRIGHT_TRY(search::store_report(store_, *report, request));
-      outcome.stored = true;
+      // The report is who asked's, whatever comes of the cache.
+      const auto stored = search::store_report(store_, *report, request);
+      outcome.stored = stored.has_value();
+      outcome.failed = !stored;
+      if (!stored) outcome.text += "the choice was not recorded: " + stored.error().message + "\n";
     } else {
       outcome.failed = !report->interrupted;
     }

@@ -62,6 +62,7 @@ Result<void> sweep(Session& session, SweepFlags flags) {
     };
     TILEWRIGHT_ASSIGN_OR_RETURN(
         auto answer, tuning.tune(problem.op, problem.bindings, inner, interrupt.token()));
+    if (answer.unsaved) return fail(std::move(*answer.unsaved));
     return std::move(answer.report);
   };
   if (flags.manifest.empty()) flags.manifest = session.cache_folder() / "sweep.manifest";

@@ -52,7 +52,9 @@ void add_tune(CLI::App& app, Session& session) {
     }
     std::cout << (session.options.json ? answer->json + "\n" : answer->text);
     // Interrupted with something found is done; nothing found is not.
-    session.exit_code = answer->report.choice >= 0 ? kDone : kFailed;
+    session.exit_code = answer->report.choice >= 0 && !answer->unsaved ? kDone : kFailed;
+    // Not as session.report() does: JSON is one document, and it has been written.
+    if (answer->unsaved) std::cerr << "tilewright: " << printable(answer->unsaved->message) << "\n";
   });
 }
 

@@ -1,6 +1,7 @@
 #include "client/cli/tuning.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/validators.h"
@@ -59,8 +60,9 @@ Result<TuneAnswer> Tuning::tune(std::shared_ptr<const templates::Operator> op,
                                 const std::function<void(const search::TuneProgress&)>& progress,
                                 std::stop_token stop) {
   if (daemon_) return daemon_->tune(*op, bindings, progress, stop);
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto report, tune_here(std::move(op), bindings, progress, stop));
   TuneAnswer answer;
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto report,
+                              tune_here(std::move(op), bindings, progress, stop, answer.unsaved));
   answer.text = search::to_text(report);
   answer.json =
       search::to_json(report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -70,7 +72,8 @@ Result<TuneAnswer> Tuning::tune(std::shared_ptr<const templates::Operator> op,
 
 Result<search::TuneReport> Tuning::tune_here(
     std::shared_ptr<const templates::Operator> op, const templates::Bindings& bindings,
-    const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop) {
+    const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop,
+    std::optional<Error>& unsaved) {
   search::TuneRequest request;
   request.op = std::move(op);
   request.bindings = bindings;
@@ -88,9 +91,16 @@ Result<search::TuneReport> Tuning::tune_here(
   auto hooks = search::journal_in(cache_.store(), request, measurer_->device());
   if (flags_.fresh) hooks.recall = nullptr;
   hooks.progress = progress;
+  hooks.warn = [](const Error& error) {
+    std::cerr << "tilewright: warning: " << printable(error.message) << "; tuning goes on\n";
+  };
   TILEWRIGHT_ASSIGN_OR_RETURN(auto report,
                               search::tune(request, *compiler_, *measurer_, hooks, stop));
-  if (report.choice >= 0) TILEWRIGHT_TRY(search::store_report(cache_.store(), report, request));
+  unsaved = report.journal_failure;
+  if (report.choice >= 0) {
+    auto stored = search::store_report(cache_.store(), report, request);
+    if (!stored) unsaved = with_context(std::move(stored.error()), "the choice was not recorded");
+  }
   return report;
 }
 

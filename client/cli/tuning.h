@@ -39,7 +39,8 @@ class Tuning {
  private:
   Result<search::TuneReport> tune_here(
       std::shared_ptr<const templates::Operator> op, const templates::Bindings& bindings,
-      const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop);
+      const std::function<void(const search::TuneProgress&)>& progress, std::stop_token stop,
+      std::optional<Error>& unsaved);
 
   std::optional<DaemonTuning> daemon_;  ///< if set, nothing below is
   TuningFlags flags_;
