@@ -14,6 +14,24 @@ Lanes expected(std::uint32_t (*f)(std::uint32_t)) {
   return lanes;
 }
 
+TEST(Divergence, LabelsOfBlocksAreTheirOwn) {
+  // As an asm statement with a loop leaves them behind where it was expanded three times.
+  auto results = lane_results<std::uint32_t>(R"(
+    mov.u32 %r1, 0; mov.u32 %r2, 0;
+    { AGAIN: add.u32 %r1, %r1, 1; setp.lt.u32 %p0, %r1, 3; @%p0 bra AGAIN; }
+    {
+      AGAIN: add.u32 %r1, %r1, 10;
+      { AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p0, %r2, %r0; @%p0 bra AGAIN; }
+      setp.lt.u32 %p0, %r1, 40;
+      @%p0 bra AGAIN;
+    }
+    add.u32 %r1, %r1, %r2;
+    st.global.u32 [%d1], %r1; ret;)");
+  EXPECT_EQ(results, expected([](std::uint32_t i) -> std::uint32_t {
+              return 43 + std::max(i, 1u) + 3;  // each further turn of the outer loop adds one
+            }));
+}
+
 TEST(Divergence, NestedIfsMeetAtTheirEnds) {
   auto results = lane_results<std::uint32_t>(R"(
     mov.u32 %r1, 0;

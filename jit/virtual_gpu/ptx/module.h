@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -138,6 +139,7 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;
   std::vector<std::string_view> comments;  ///< that begin with "// tilewright:"
+  std::list<std::string> label_names;      ///< of labels in inner blocks, made unique
 
   const Function* find(std::string_view name) const;
 };

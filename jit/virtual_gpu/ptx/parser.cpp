@@ -26,6 +26,7 @@ class RegisterScopes {
   void enter() { scopes_.emplace_back(); }
   void leave() { scopes_.pop_back(); }
   bool outermost() const { return scopes_.size() <= 1; }
+  bool outside() const { return scopes_.empty(); }
 
   void declare(std::string_view name, int index) {
     scopes_.back().names[std::string(name)] = {index, 0};
@@ -456,12 +457,32 @@ class Parser {
   void block() {
     Depth depth(*this);
     expect('{');
+    const std::size_t label = function_->labels.size(), step = function_->instructions.size(),
+                      targets = function_->branch_targets.size();
     scopes_.enter();
     while (!accept('}')) {
       if (token_.kind == Kind::kEnd) unexpected("'}'");
       statement();
     }
     scopes_.leave();
+    if (!scopes_.outside()) make_labels_local(label, step, targets);
+  }
+
+  /// Labels of an inner block, from `label` on, are known there only: each time an asm statement is
+  /// expanded, it brings its labels along. They get names that no other block has.
+  void make_labels_local(std::size_t label, std::size_t step, std::size_t targets) {
+    for (; label < function_->labels.size(); ++label) {
+      std::string_view& name = function_->labels[label].name;
+      const std::string_view old = name;
+      module_.label_names.push_back(fmt::format("{}.{}", old, module_.label_names.size()));
+      name = module_.label_names.back();
+      for (std::size_t i = step; i < function_->instructions.size(); ++i)
+        for (Operand& operand : function_->instructions[i].operands)
+          if (operand.kind == Operand::Kind::kSymbol && operand.name == old) operand.name = name;
+      for (std::size_t i = targets; i < function_->branch_targets.size(); ++i)
+        for (std::string_view& target : function_->branch_targets[i].labels)
+          if (target == old) target = name;
+    }
   }
 
   void statement() {
