@@ -1,4 +1,5 @@
-/// libnvrtc, opened at run time. Only compiler.cpp calls it.
+/// libnvrtc, opened at run time. Generated code goes through compiler.h; only kernels of others, which
+/// include what they like, are compiled beside it.
 #pragma once
 
 #include <nvrtc.h>

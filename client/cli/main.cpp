@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   add_cache(app, session);
   add_bundle(app, session);
   add_serve(app, session);
+  add_vgpu(app, session);
 
   const auto refuse = [&](const CLI::ParseError& error, const std::string& message) {
     if (json_asked(argc, argv)) {

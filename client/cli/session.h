@@ -103,6 +103,7 @@ void add_run(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
 void add_bundle(CLI::App& app, Session& session);
 void add_serve(CLI::App& app, Session& session);
+void add_vgpu(CLI::App& app, Session& session);
 
 /// What a terminal may get: control characters and bytes that are no UTF-8 as \x1b.
 std::string printable(std::string_view text);

@@ -43,11 +43,18 @@ void add_vgpu(CLI::App& app, Session& session) {
       ->check(at_least(1));
   run->add_option("--faults", run_flags->faults, "Faults on request: a file, or the text itself");
   run->add_option("--reports", run_flags->reports, "File for reports, a JSON object a line");
-  run->add_option("program", run_flags->program, "The program and its arguments")->required();
+  run->add_option("--device", session.options.device, "virtual, or virtual:ID")
+      ->check(device_name());
+  // The first word that is no flag of ours begins the program; what follows is the program's.
+  run->fallthrough(false);
   run->prefix_command();
-  run->fallthrough(false);  // what follows is the program's
+  run->footer("PROGRAM ARGUMENTS... follow the flags");
   run->callback([&session, run, run_flags] {
-    for (const std::string& word : run->remaining()) run_flags->program.push_back(word);
+    run_flags->program = run->remaining();
+    if (run_flags->program.empty())
+      return session.report(session.usage({ErrorCode::kInvalidArgument,
+                                           "vgpu run has no program, expected PROGRAM ARGUMENTS",
+                                           {}}));
     run_vgpu_run(session, *run_flags);
   });
 }

@@ -124,8 +124,8 @@ bool print_reports(const fs::path& file) {
     any = true;
     std::cerr << printable(fmt::format(
         "{}: {}{}\n", report.value("check", "fault"),
-        report.value("source_line", 0) > 0
-            ? fmt::format("{}:{}: ", report.value("source", ""), report.value("source_line", 0))
+        report.value("line", 0) > 0
+            ? fmt::format("{}:{}: ", report.value("source", ""), report.value("line", 0))
             : "",
         report.value("text", "")));
   }

@@ -52,7 +52,9 @@ Result<std::string> compile_kernel(const KernelFile& file, const jit::Architectu
   std::vector<std::string> all = {"-arch=" + target, "--std=c++20", "-lineinfo",
                                   "-I" + file.folder.string()};
   // Headers of the toolkit that NVRTC is part of: cuda_fp16.h and its like.
-  const auto toolkit = std::filesystem::path(nvrtc.path).parent_path().parent_path() / "include";
+  const std::filesystem::path library = nvrtc.path;  // a bare name where the loader found it
+  const auto toolkit = library.has_parent_path() ? library.parent_path().parent_path() / "include"
+                                                 : std::filesystem::path();
   std::error_code ignored;
   for (const std::filesystem::path& folder :
        {toolkit, std::filesystem::path(TILEWRIGHT_CUDA_HEADERS)})
