@@ -392,8 +392,8 @@ Result<Service::ExportedFile> Service::export_lines() const {
 
 Result<cache::ImportCounts> Service::import_lines(const std::string& lines) {
   std::istringstream in(lines);
-  TILEWRIGHT_ASSIGN_OR_RETURN(
-      auto counts, cache::import_lines(store_, in, "import", planner_.generator()));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto counts,
+                              cache::import_lines(store_, in, "import", planner_.generator()));
   refresh({});
   return counts;
 }

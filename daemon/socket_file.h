@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "jit/owner_lock.h"
 #include "daemon/config.h"
 #include "daemon/protocol/memory_file.h"
+#include "jit/owner_lock.h"
 
 namespace tilewright::daemon {
 

@@ -18,9 +18,9 @@ struct TuningFlags;
 struct TuneAnswer {
   std::string text, json;
   search::TuneReport
-      report;          ///< of a daemon: what its JSON says of choice, baseline and candidates
+      report;  ///< of a daemon: what its JSON says of choice, baseline and candidates
   std::optional<Error> unsaved;  ///< why what was found is not, or not all, in the cache
-  std::string joined;  ///< not empty: settings that counted in place of those asked for
+  std::string joined;            ///< not empty: settings that counted in place of those asked for
 };
 
 class DaemonTuning {

@@ -41,7 +41,8 @@ Result<std::unique_ptr<cache::Store>> Session::store() const {
   cache::RocksOptions rocks;
   rocks.folder = cache_folder();
   rocks.warn = [](const std::string& message) { std::cerr << "tilewright: " + message + "\n"; };
-  if (options.verbose) rocks.trace = [](const std::string& message) { std::cerr << message + "\n"; };
+  if (options.verbose)
+    rocks.trace = [](const std::string& message) { std::cerr << message + "\n"; };
   return cache::open_rocks_store(rocks);
 }
 

@@ -207,7 +207,8 @@ TEST(LanguageFuzz, SpacesAreUnderstoodOrRefused) {
     if (understood % 40 != 0) continue;
     search::Variables variables;
     for (const search::Constraint& constraint : space->constraints())
-      for (const std::string& name : constraint.expression.variables()) variables[name] = mutate.size();
+      for (const std::string& name : constraint.expression.variables())
+        variables[name] = mutate.size();
     for (const search::Tunable& tunable : space->tunables()) variables.erase(tunable.name);
     const auto configs = space->bind(variables);
     if (!configs) expect_said(configs.error(), text);
