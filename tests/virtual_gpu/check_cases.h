@@ -156,6 +156,24 @@ st.global.u32 [%d0], %r0; // HERE
 atom.global.add.u32 %r0, [%d0], 1;
 // END
 ret;)"},
+      {"ACounterResetByNotTheLast",
+       "global-race",
+       {6, 1, 1},
+       {32, 1, 1},
+       "",
+       R"(
+ld.param.u64 %d0, [p0]; mov.u32 %r0, %tid.x; setp.ne.u32 %p0, %r0, 0; @%p0 ret;
+fence.acq_rel.gpu;
+atom.global.add.u32 %r1, [%d0], 1; // OTHER
+fence.acq_rel.gpu;
+// BAD
+setp.ne.u32 %p1, %r1, 2;
+// GOOD
+setp.ne.u32 %p1, %r1, 5;
+// END
+@%p1 ret;
+st.global.u32 [%d0], 0; // HERE
+ret;)"},
       {"AnUninitialisedBuffer", "uninitialised-read", {1, 1, 1}, {32, 1, 1}, "", R"(
 ld.param.u64 %d0, [p1]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %d0, %d1;
 // BAD

@@ -51,7 +51,13 @@ void MemoryChecker::cluster_end(Cluster& cluster) {
 bool MemoryChecker::find(Warp& warp, const std::byte* host, std::uint32_t bytes, int lane,
                          Piece* piece) const {
   auto address = reinterpret_cast<std::uintptr_t>(host) - context_.global_delta;
-  if (holding(*context_.table, address, bytes) != nullptr) {
+  bool global = address >= last_.begin && address < last_.end && bytes <= last_.end - address;
+  if (!global && address >= kArenaBase) {
+    const Allocation* found = holding(*context_.table, address, bytes);
+    global = found != nullptr;
+    if (global) last_ = *found;
+  }
+  if (global) {
     *piece = {Space::kGlobal, nullptr, address, bytes, lane};
     return true;
   }
@@ -76,32 +82,45 @@ bool MemoryChecker::find(Warp& warp, const std::byte* host, std::uint32_t bytes,
 
 void MemoryChecker::split(Warp& warp, const Access& access) {
   pieces_.clear();
+  if (access.hosts == nullptr) return split_simple(warp, access);
   Piece next;
   for (std::uint32_t mask = access.mask; mask != 0; mask &= mask - 1) {
     int lane = std::countr_zero(mask);
-    if (access.hosts != nullptr) {
-      if (!find(warp, access.hosts[lane], access.bytes, lane, &next)) continue;
-    } else if (access.space == Space::kShared) {
-      next = {Space::kShared, static_cast<BlockMemory*>(warp.block->checked),
-              access.addresses[lane] - kSharedBase, access.bytes, lane};
-    } else {
-      next = {Space::kGlobal, nullptr, access.addresses[lane], access.bytes, lane};
-    }
-    if (!pieces_.empty()) {
-      Piece& last = pieces_.back();
-      if (last.owner == next.owner && last.space == next.space) {
-        if (last.at + last.bytes == next.at) {
-          last.bytes += next.bytes;
-          continue;
-        }
-        // A broadcast; a second write to the same bytes is looked at by itself.
-        if (access.kind == AccessKind::kRead && next.at >= last.at &&
-            next.at + next.bytes <= last.at + last.bytes)
-          continue;
-      }
-    }
-    pieces_.push_back(next);
+    if (!find(warp, access.hosts[lane], access.bytes, lane, &next)) continue;
+    if (!pieces_.empty() && pieces_.back().owner == next.owner &&
+        pieces_.back().space == next.space && pieces_.back().at + pieces_.back().bytes == next.at)
+      pieces_.back().bytes += next.bytes;
+    else
+      pieces_.push_back(next);
   }
+}
+
+void MemoryChecker::split_simple(Warp& warp, const Access& access) {
+  const bool shared = access.space == Space::kShared, reads = access.kind == AccessKind::kRead;
+  const std::uint64_t base = shared ? kSharedBase : 0;
+  const std::uint32_t bytes = access.bytes;
+  int first = std::countr_zero(access.mask);
+  std::uint64_t begin = access.addresses[first], end = begin + bytes;
+  auto add = [&] {
+    pieces_.push_back({shared ? Space::kShared : Space::kGlobal,
+                       shared ? static_cast<BlockMemory*>(warp.block->checked) : nullptr,
+                       begin - base, static_cast<std::uint32_t>(end - begin), first});
+  };
+  for (std::uint32_t mask = access.mask & (access.mask - 1); mask != 0; mask &= mask - 1) {
+    int lane = std::countr_zero(mask);
+    std::uint64_t at = access.addresses[lane];
+    if (at == end) {
+      end += bytes;
+      continue;
+    }
+    // A broadcast; a second write to the same bytes is looked at by itself.
+    if (reads && at >= begin && at + bytes <= end) continue;
+    add();
+    first = lane;
+    begin = at;
+    end = at + bytes;
+  }
+  add();
 }
 
 std::uint64_t* MemoryChecker::bits_of(const Piece& piece, std::uint64_t* at) {

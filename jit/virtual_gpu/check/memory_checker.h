@@ -73,7 +73,9 @@ class MemoryChecker : public Checker {
   /// The lane that accesses `at` of the piece.
   int lane_of(Warp& warp, const Access& access, const Piece& piece, std::uint64_t at) const;
   void report_unwritten(const Step* step, Warp& warp, const Access& access, const Piece& piece);
+  void split_simple(Warp& warp, const Access& access);
   std::vector<std::unique_ptr<BlockMemory>> spare_, used_;
+  mutable Allocation last_;  ///< in which something was found last
 };
 
 std::string_view space_name(Space space);

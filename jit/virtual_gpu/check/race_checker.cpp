@@ -42,10 +42,23 @@ void Knowledge::clear() {
   pending.clear();
 }
 
-RaceChecker::RaceChecker(const LaunchContext& context, Arena& arena)
-    : MemoryChecker(context, arena) {
+namespace {
+
+std::shared_ptr<RaceStorage> take_storage(Arena& arena) {
   if (arena.shadow == nullptr) arena.shadow = std::make_shared<GlobalShadow>();
+  auto storage = std::static_pointer_cast<RaceStorage>(std::move(arena.shadow->storage));
+  arena.shadow->storage = nullptr;
+  return storage != nullptr ? storage : std::make_shared<RaceStorage>();
 }
+
+}  // namespace
+
+RaceChecker::RaceChecker(const LaunchContext& context, Arena& arena)
+    : MemoryChecker(context, arena),
+      storage_(take_storage(arena)),
+      records_(storage_->records),
+      sets_(storage_->sets),
+      offsets_(storage_->offsets) {}
 
 void RaceChecker::launch_begin(const LaunchContext& context) {
   MemoryChecker::launch_begin(context);
@@ -62,6 +75,11 @@ void RaceChecker::launch_end(std::vector<Report>* to) {
   arena_.shadow->next_record = first_record_ + static_cast<std::uint32_t>(records_.size());
   arena_.shadow->next_set = first_set_ + static_cast<std::uint32_t>(sets_.size());
   MemoryChecker::launch_end(to);
+  records_.clear();
+  sets_.clear();
+  offsets_.clear();
+  constexpr std::size_t kWorthKeeping = std::size_t{1} << 21;
+  if (records_.capacity() <= kWorthKeeping) arena_.shadow->storage = storage_;
 }
 
 void RaceChecker::cluster_begin(Cluster& cluster) {
@@ -106,6 +124,7 @@ void RaceChecker::cluster_begin(Cluster& cluster) {
     for (auto& barrier : races.barriers) {
       barrier.arriving.clear();
       barrier.opened.clear();
+      barrier.lanes = barrier.opened_lanes = {};
     }
     races.mbarriers.clear();
     races.exited.clear();
@@ -308,9 +327,19 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
   if ((read & kSet) != 0) {
     std::uint32_t count = 0;
     set_of(read, &count);
+    // A strong read that happened before has observed the strong writes before it: observation order.
+    std::uint32_t observed = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-      std::uint32_t ignored = 0;
-      if (conflicts(now, set_of(read, &ignored)[i], piece, at, bytes, same_for_all)) break;
+      std::uint32_t ignored = 0, id = set_of(read, &ignored)[i];
+      const Record& one = record(id);
+      bool own = one.cluster == mine.cluster && one.slot == now.state->slot;
+      if (one.strong && one.kind != AccessKind::kWrite && (own || happened_before(now, one)))
+        observed = std::max(observed, id);
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      std::uint32_t ignored = 0, id = set_of(read, &ignored)[i];
+      if (id < observed && record(id).strong) continue;
+      if (conflicts(now, id, piece, at, bytes, same_for_all)) break;
     }
   } else if (read != 0) {
     conflicts(now, read, piece, at, bytes, same_for_all);
@@ -338,8 +367,10 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
       if (ids[i] == now.id) return state;
       keep(ids[i]);
     }
-    if (foreign >= kMostForeignReaders || scratch_.size() >= kMostReaders)
-      return cell_of(write, read);
+    if (foreign >= kMostForeignReaders || scratch_.size() >= kMostReaders) {
+      if (!mine.strong) return cell_of(write, read);
+      scratch_.erase(scratch_.begin());  // strong ones say what was observed
+    }
   } else {
     keep(read);
   }

@@ -105,9 +105,9 @@ class RaceChecker final : public MemoryChecker {
   void misuse(const Step* step, Warp& warp, int lane, std::string_view check, std::string what,
               const Spot& spot = {});
 
-  std::vector<Record> records_;      ///< from first_record_ on
-  std::vector<std::uint32_t> sets_;  ///< counts and ids, from first_set_ on
-  std::vector<std::uint32_t> offsets_;
+  std::shared_ptr<RaceStorage> storage_;
+  std::vector<Record>& records_;                ///< from first_record_ on
+  std::vector<std::uint32_t>&sets_, &offsets_;  ///< from first_set_ on
   std::uint32_t first_record_ = 1, first_set_ = 1;
   std::vector<std::uint32_t> scratch_;
   std::vector<Index> clusters_;  ///< by ordinal: index of the first block

@@ -63,13 +63,16 @@ void RaceChecker::barrier_arrive(const Step* step, Warp& warp, std::uint32_t mas
                                  bool) {
   std::string_view text = warp.code->texts[static_cast<std::size_t>(reporter_.index_of(step))];
   bool aligned = !text.starts_with("barrier") || text.find(".aligned") != std::string_view::npos;
-  if (aligned && mask != warp.live)
+  // Where all lanes come to, a seed may have let some of them come later.
+  bool divergent = context_.launch->schedule_seed == 0 || warp.reconverge != nullptr;
+  if (aligned && divergent && mask != warp.live)
     misuse(step, warp, std::countr_zero(mask), "barrier-divergence",
            fmt::format("lanes {:#010x} of a warp arrive without lanes {:#010x}", mask,
                        warp.live & ~mask));
   WarpState& state = state_of(warp);
   auto index = static_cast<std::size_t>(barrier);
   auto& arriving = races_of(*warp.block).barriers[index];
+  arriving.lanes[static_cast<std::size_t>(warp.index)] |= mask;
   arriving.whole = warp.block->barriers[index].wanted == 0;
   arriving.arriving.join(state.knowledge);
   tick(state);
@@ -82,12 +85,14 @@ void RaceChecker::barrier_open(Block& block, int barrier) {
   if (state.whole) join(state.arriving.clock, races.exited);
   std::swap(state.opened, state.arriving);
   state.arriving.clear();
+  state.opened_lanes = state.lanes;
+  state.lanes = {};
 }
 
 void RaceChecker::barrier_pass(const Step*, Warp& warp, std::uint32_t mask, int barrier) {
-  state_of(warp).knowledge.join(
-      races_of(*warp.block).barriers[static_cast<std::size_t>(barrier)].opened);
-  lanes_synced(warp, mask);
+  auto& state = races_of(*warp.block).barriers[static_cast<std::size_t>(barrier)];
+  state_of(warp).knowledge.join(state.opened);
+  lanes_synced(warp, mask | state.opened_lanes[static_cast<std::size_t>(warp.index)]);
 }
 
 void RaceChecker::cluster_arrive(const Step*, Warp& warp, std::uint32_t, Order order) {

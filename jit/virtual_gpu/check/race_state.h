@@ -82,6 +82,13 @@ struct MbarrierState {
   Knowledge done[2];         ///< of the last phases of both parities
 };
 
+/// Kept from launch to launch for its capacity.
+struct RaceStorage {
+  std::vector<Record> records;
+  std::vector<std::uint32_t> sets;     ///< counts and ids
+  std::vector<std::uint32_t> offsets;  ///< of records that are scattered
+};
+
 struct ClusterState;
 
 struct BlockRaces final : BlockMemory {
@@ -91,6 +98,8 @@ struct BlockRaces final : BlockMemory {
   struct BarrierState {
     Knowledge arriving, opened;
     bool whole = true;  ///< of all threads of the block, not of a number
+    /// Lanes that have arrived, by warp; and had, when it opened last.
+    std::array<std::uint32_t, kMaxWarps> lanes{}, opened_lanes{};
   };
   std::array<BarrierState, kBarriers> barriers;
   std::map<std::uint32_t, MbarrierState> mbarriers;

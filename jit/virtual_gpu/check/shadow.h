@@ -74,6 +74,7 @@ class GlobalShadow {
   }
 
   std::uint32_t next_record = 1, next_set = 1;  ///< ids that no launch has used
+  std::shared_ptr<void> storage;                ///< of the race checker: memory to use again
 
  private:
   void find(std::uint64_t chunk);

@@ -15,6 +15,7 @@ namespace {
 /// After so many turns without an end, lanes that wait for others of their warp go on without them:
 /// these may be spinning until they do.
 constexpr std::uint32_t kPatience = 4;
+constexpr std::int32_t kLongTurn = 256;  ///< basic blocks
 /// Times that all try_waits of a cluster may return false with nothing happening in between.
 constexpr std::uint32_t kStalls = 64;
 /// Rounds in which warps do nothing but poll mbarriers that nobody is going to complete.
@@ -76,7 +77,8 @@ bool run_warp(Cluster& cluster, Warp& warp, std::int32_t budget, Random* random)
     return true;
   }
   if (warp.status != WarpStatus::kYielded) return true;
-  if (++warp.yields % kPatience == 0) let_joins_go(warp);
+  // Not after the short turns of a seed: these say nothing of how long lanes have been spinning.
+  if (budget >= kLongTurn && ++warp.yields % kPatience == 0) let_joins_go(warp);
   const LaunchContext& context = cluster.context;
   if (context.deadline && std::chrono::steady_clock::now() > *context.deadline) {
     const Step* at = warp.splits[warp.current].pc;
