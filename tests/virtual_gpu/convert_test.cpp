@@ -141,5 +141,97 @@ TEST(Convert, FloatsToFloats) {
               {{bits_of(1.0 + 1e-12), 0, 0, bits_of(std::nextafterf(1.0f, 2.0f))}});
 }
 
+/// The value of an fp8 code, by the formats' definition.
+double fp8(U32 code, bool e5m2) {
+  const int mantissa_bits = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
+  const int exponent = int(code & 0x7f) >> mantissa_bits;
+  const int mantissa = int(code) & ((1 << mantissa_bits) - 1);
+  double value = exponent == 0
+                     ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                     : std::ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
+  if (e5m2 && exponent == 31) value = mantissa == 0 ? INFINITY : NAN;
+  if (!e5m2 && (code & 0x7f) == 0x7f) value = NAN;
+  return (code & 0x80) != 0 ? -value : value;
+}
+
+/// The nearest finite code of all, the even one of two: NaN is 0x7f.
+U32 nearest_fp8(double x, bool e5m2) {
+  if (std::isnan(x)) return 0x7f;
+  const double magnitude = std::min(std::fabs(x), fp8(e5m2 ? 0x7b : 0x7e, e5m2));
+  U32 best = 0;
+  double least = INFINITY;
+  for (U32 code = 0; code < 0x7f; ++code) {
+    const double value = fp8(code, e5m2);
+    if (!std::isfinite(value)) continue;
+    const double distance = std::fabs(magnitude - value);
+    if (distance < least || (distance == least && code % 2 == 0)) {
+      least = distance;
+      best = code;
+    }
+  }
+  return best | (std::signbit(x) ? 0x80 : 0);
+}
+
+TEST(Convert, ToFp8IsTheNearestCode) {
+  for (bool e5m2 : {false, true}) {
+    const std::string type = e5m2 ? "e5m2x2" : "e4m3x2";
+    std::vector<Row> rows = numbers();
+    for (U32 code = 0; code < 0x7e; ++code) {  // codes, and what lies between two of them
+      const auto x = float(fp8(code, e5m2)), y = float(fp8(code + 1, e5m2));
+      rows.push_back({bits_of(x), bits_of(-x), 0, 0});
+      rows.push_back({bits_of((x + y) / 2), bits_of(std::nextafterf((x + y) / 2, 0.0f)), 0, 0});
+    }
+    expect_reference({"cvt.rn.satfinite." + type + ".f32 D, A, B", "b16", "f32", "f32", ""}, rows,
+                     [&](const Row& r) {
+                       return U64{nearest_fp8(f32(r.a), e5m2)} << 8 | nearest_fp8(f32(r.b), e5m2);
+                     });
+    expect_rows({"cvt.rn.satfinite.relu." + type + ".f32 D, A, B", "b16", "f32", "f32", ""},
+                {{bits_of(-1.0f), bits_of(1.0f), 0, nearest_fp8(1.0, e5m2)},
+                 {0x7fc00000, bits_of(-1e9f), 0, 0x7f00}});
+  }
+  // 1.0625 is a tie between 1 and 1.125 in e4m3; 57344 the largest of e5m2.
+  expect_rows({"cvt.rn.satfinite.e4m3x2.f16x2 D, A", "b16", "b32", "", ""},
+              {{0x3c403c00, 0, 0, 0x3838}, {0x7c00fc00, 0, 0, 0x7efe}, {0x7e005f00, 0, 0, 0x7f7e}});
+  expect_rows({"cvt.rn.satfinite.e5m2x2.f16x2 D, A", "b16", "b32", "", ""},
+              {{0x7bff3c00, 0, 0, 0x7b3c}, {0x00018001, 0, 0, 0x0080}});
+}
+
+TEST(Convert, FromFp8IsExact) {
+  for (bool e5m2 : {false, true}) {
+    std::vector<Row> rows;
+    for (U32 code = 0; code < 256; ++code) {
+      auto half = [&](U32 c) -> U32 {
+        const double x = fp8(c, e5m2);
+        if (std::isnan(x)) return 0x7fff;
+        if (std::isinf(x)) return x > 0 ? 0x7c00 : 0xfc00;
+        int exponent = 0;
+        const double fraction = std::frexp(std::fabs(x), &exponent);  // in [0.5, 1)
+        const U32 sign = (c & 0x80) != 0 ? 0x8000 : 0;
+        if (x == 0) return sign;
+        if (exponent < -13) return sign | U32(std::ldexp(std::fabs(x), 24));
+        return sign | (U32(exponent + 14) << 10) | (U32(fraction * 2048) - 1024);
+      };
+      rows.push_back({code << 8 | (255 - code), 0, 0, U64{half(code)} << 16 | half(255 - code)});
+    }
+    expect_rows({std::string("cvt.rn.f16x2.") + (e5m2 ? "e5m2x2" : "e4m3x2") + " D, A", "b32",
+                 "b16", "", ""},
+                rows);
+  }
+}
+
+TEST(Convert, ToTf32KeepsTenBitsOfTheMantissa) {
+  expect_rows({"cvt.rna.tf32.f32 D, A", "b32", "f32", "", ""}, {{0x3f800fff, 0, 0, 0x3f800000},
+                                                                {0x3f801000, 0, 0, 0x3f802000},
+                                                                {0xbf803000, 0, 0, 0xbf804000},
+                                                                {0x7f7fffff, 0, 0, 0x7f800000},
+                                                                {0x7fc12345, 0, 0, 0x7fffffff}});
+  expect_rows({"cvt.rn.tf32.f32 D, A", "b32", "f32", "", ""},
+              {{0x3f801000, 0, 0, 0x3f800000}, {0x3f803000, 0, 0, 0x3f804000}});
+  expect_rows({"cvt.rz.relu.tf32.f32 D, A", "b32", "f32", "", ""},
+              {{0x3f801fff, 0, 0, 0x3f800000}, {0xbf800000, 0, 0, 0}});
+  expect_rows({"cvt.rna.satfinite.tf32.f32 D, A", "b32", "f32", "", ""},
+              {{0x7f7fffff, 0, 0, 0x7f7fe000}});
+}
+
 }  // namespace
 }  // namespace tilewright::vgpu

@@ -86,6 +86,20 @@ TEST(Faults, EachKindIsTold) {
   }
 }
 
+TEST(Faults, AFailedAssertEndsTheLaunch) {
+  Machine machine(entry(R"(
+    .param .b64 message; .param .b32 line;
+    ld.param.u64 %d0, [p0]; st.param.b64 [message], %d0; st.param.b32 [line], 7;
+    call.uni __assertfail, (message, line);
+    trap;)",
+                        1, ".extern .func __assertfail(.param .b64 m, .param .b32 l)\n.noreturn;"));
+  ASSERT_TRUE(machine.ok()) << machine.error().message;
+  Outcome outcome = machine.run({1, 1, 1}, {1, 1, 1}, std::uint64_t{0});
+  ASSERT_TRUE(outcome.fault);
+  EXPECT_EQ(outcome.fault->kind, FaultKind::kTrap);
+  EXPECT_THAT(outcome.fault->report, HasSubstr("call.uni __assertfail"));
+}
+
 TEST(Faults, EveryLevelAndAnyNumberOfThreadsReportTheSame) {
   std::string first;
   for (const Level* level : host_levels()) {

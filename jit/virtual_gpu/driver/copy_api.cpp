@@ -198,3 +198,18 @@ VGPU_API cuMemsetD2D32(CUdeviceptr target, size_t pitch, unsigned int value, siz
                        size_t height) {
   return fill({target, value, 4, width, height, pitch}, nullptr);
 }
+
+VGPU_API cuMemsetD2D8Async(CUdeviceptr target, size_t pitch, unsigned char value, size_t width,
+                           size_t height, CUstream stream) {
+  return fill({target, value, 1, width, height, pitch}, stream);
+}
+
+VGPU_API cuMemsetD2D16Async(CUdeviceptr target, size_t pitch, unsigned short value, size_t width,
+                            size_t height, CUstream stream) {
+  return fill({target, value, 2, width, height, pitch}, stream);
+}
+
+VGPU_API cuMemsetD2D32Async(CUdeviceptr target, size_t pitch, unsigned int value, size_t width,
+                            size_t height, CUstream stream) {
+  return fill({target, value, 4, width, height, pitch}, stream);
+}

@@ -42,6 +42,7 @@
   apply(cuMemPoolSetAttribute) apply(cuMemPoolTrimTo) apply(cuMemcpy) apply(cuMemcpy2D)           \
   apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync)                          \
   apply(cuMemcpyDtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16)        \
+  apply(cuMemsetD2D8Async) apply(cuMemsetD2D16Async) apply(cuMemsetD2D32Async)                     \
   apply(cuMemsetD2D32) apply(cuMemsetD2D8) apply(cuMemsetD32) apply(cuModuleEnumerateFunctions)   \
   apply(cuModuleGetFunctionCount) apply(cuModuleGetGlobal) apply(cuModuleGetLoadingMode)          \
   apply(cuModuleLoad) apply(cuModuleLoadDataEx) apply(cuOccupancyAvailableDynamicSMemPerBlock)    \
@@ -50,6 +51,6 @@
   apply(cuOccupancyMaxPotentialBlockSizeWithFlags) apply(cuOccupancyMaxPotentialClusterSize)      \
   apply(cuPointerGetAttribute) apply(cuPointerGetAttributes) apply(cuStreamAddCallback)           \
   apply(cuStreamCreateWithPriority) apply(cuStreamGetCtx) apply(cuStreamGetDevice)                \
-  apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
+  apply(cuStreamGetCaptureInfo) apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
   apply(cuTensorMapEncodeTiled) apply(cuThreadExchangeStreamCaptureMode)
 // clang-format on

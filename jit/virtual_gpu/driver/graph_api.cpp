@@ -85,6 +85,20 @@ VGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   });
 }
 
+/// The graph and what the next node would depend on are not told.
+VGPU_API cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                CUgraph* graph, const CUgraphNode** dependencies,
+                                const CUgraphEdgeData** edges, size_t* count) {
+  if (graph || dependencies || edges || count) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = cuStreamIsCapturing(handle, status);
+  if (result != CUDA_SUCCESS || !id) return result;
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (stream->capture) *id = reinterpret_cast<std::uintptr_t>(stream->capture.get());
+    return CUDA_SUCCESS;
+  });
+}
+
 VGPU_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
   static thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;

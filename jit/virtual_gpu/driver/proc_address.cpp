@@ -65,6 +65,7 @@ const Since kSince[] = {
     {"cuGraphKernelNodeSetParams", 12000, nullptr},
     {"cuGraphExecKernelNodeSetParams", 12000, nullptr},
     {"cuGraphExecUpdate", 12000, nullptr},
+    {"cuStreamGetCaptureInfo", 12030, nullptr},
     {"cuGraphGetEdges", 12030, nullptr},
     {"cuGraphNodeGetDependencies", 12030, nullptr},
     {"cuGraphAddDependencies", 12030, nullptr},

@@ -21,6 +21,7 @@ Handler select_rare_integer(const Form& form);
 Handler select_rare_float(const Form& form);
 Handler select_rare_compare(const Form& form);
 Handler select_rare_convert(const Form& form);
+Handler select_narrow_convert(const Form& form);
 Handler select_rare_memory(const Form& form);
 Handler select_matrix(const Form& form);
 Handler select_mma_double(const Form& form);

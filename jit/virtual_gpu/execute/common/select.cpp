@@ -5,11 +5,12 @@ namespace tilewright::vgpu {
 
 Handler select_common(const Form& form) {
   constexpr Handler (*kFamilies[])(const Form&) = {
-      select_control,    select_barrier,      select_lanes,        select_atomic,
-      select_parameter,  select_async_copy,   select_cluster,      select_mbarrier,
-      select_bulk_copy,  select_fence,        select_rare_bits,    select_rare_integer,
-      select_rare_float, select_rare_compare, select_rare_convert, select_rare_memory,
-      select_matrix,     select_mma_double,   select_warpgroup,    select_tensor_copy,
+      select_control,      select_barrier,        select_lanes,        select_atomic,
+      select_parameter,    select_async_copy,     select_cluster,      select_mbarrier,
+      select_bulk_copy,    select_narrow_convert, select_fence,        select_rare_bits,
+      select_rare_integer, select_rare_float,     select_rare_compare, select_rare_convert,
+      select_rare_memory,  select_matrix,         select_mma_double,   select_warpgroup,
+      select_tensor_copy,
   };
   for (auto* family : kFamilies)
     if (Handler handler = family(form)) return handler;
