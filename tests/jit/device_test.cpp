@@ -106,7 +106,7 @@ TEST(DeviceDescription, FaultsAreNamedByFileLineValueSeenAndWanted) {
   auto unknown = DeviceDescription::parse(good + "sms: 58\n", "x.yaml");
   ASSERT_FALSE(unknown);
   EXPECT_TRUE(unknown.error().message.starts_with(
-      "x.yaml:25: unknown key 'sms', expected one of name, source, compute_capability, "))
+      "x.yaml:27: unknown key 'sms', expected one of name, source, compute_capability, "))
       << unknown.error().message;
   EXPECT_EQ(DeviceDescription::load("/no/such.yaml").error().code, ErrorCode::kNotFound);
 }
@@ -118,6 +118,39 @@ TEST(DeviceDescription, CommentsQuotesAndDefaultsAreRead) {
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->launch_us, 3.5);
   EXPECT_EQ(parsed->special_per_clock_per_sm, 16);
+}
+
+TEST(DeviceDescription, ConstantsOfTheTimingModelAreInheritedWhereTheyAreNotGiven) {
+  const std::string l4 = text_of(kDevices / "l4.yaml");
+  auto parsed = DeviceDescription::parse(l4 + "timing:\n  dram_efficiency: 0.5\n", "l4.yaml");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->timing.dram_efficiency, 0.5);
+  EXPECT_EQ(parsed->timing.l2_efficiency, TimingConstants().l2_efficiency);
+  const auto message = [&](const std::string& timing) {
+    auto wrong = DeviceDescription::parse(l4 + timing, "x.yaml");
+    return wrong ? std::string() : wrong.error().message;
+  };
+  EXPECT_EQ(message("timing:\n  dram_efficiency: 2\n"),
+            "x.yaml:28: timing.dram_efficiency is '2', expected a number from 0.4 to 1");
+  EXPECT_TRUE(message("timing:\n  speed: 2\n")
+                  .starts_with("x.yaml:28: timing has 'speed', expected one of dram_efficiency, "));
+  EXPECT_EQ(message("timing: fast\n"),
+            "x.yaml:27: timing is 'fast', expected indented lines of 'name: value'");
+}
+
+TEST(DeviceDescription, TheH200NamesEveryConstantOfTheTimingModelWithinItsBounds) {
+  const YAML::Node yaml = YAML::LoadFile((kDevices / "h200.yaml").string());
+  const auto h200 = DeviceDescription::load(kDevices / "h200.yaml");
+  ASSERT_TRUE(h200);
+  EXPECT_EQ(yaml["timing"].size(), std::size(kTimingConstants));
+  for (const TimingConstant& constant : kTimingConstants) {
+    EXPECT_EQ(h200->timing.*(constant.value), yaml["timing"][constant.name].as<double>())
+        << constant.name;
+    // What other devices inherit is the same, rounded.
+    EXPECT_NEAR(TimingConstants().*(constant.value), h200->timing.*(constant.value),
+                0.06 * h200->timing.*(constant.value))
+        << constant.name;
+  }
 }
 
 TEST(DeviceInfo, CompilesForTheSpecificFormWhereThereIsOne) {
