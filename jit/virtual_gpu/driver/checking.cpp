@@ -50,12 +50,22 @@ bool Checking::read_environment() {
   if (level == nullptr) return true;
   if (!set(level)) return false;
   aloud_ = check != Check::kOff;
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_REPORTS"); given && *given) {
+    file_ = given;
+    aloud_ = false;
+  }
   return true;
 }
 
 void Checking::add(std::vector<Report> reports) {
   for (Report& report : reports) {
     if (aloud_) std::fprintf(stderr, "tilewright vgpu: %s\n", report.text.c_str());
+    if (!file_.empty()) {
+      if (std::FILE* stream = std::fopen(file_.c_str(), "a")) {
+        std::fprintf(stream, "%s\n", json(report).c_str());
+        std::fclose(stream);
+      }
+    }
     reports_.push_back(std::move(report));
   }
 }

@@ -15,8 +15,8 @@ class Checking {
   std::uint64_t seed = 0;
 
   /// TILEWRIGHT_VGPU_CHECK (off, memory, full) and TILEWRIGHT_VGPU_SEED. Where the environment asks
-  /// for checks, what they find is written to stderr as well: foreign programs know no reports. False:
-  /// no such level.
+  /// for checks, what they find is written to stderr as well, or appended to the file that
+  /// TILEWRIGHT_VGPU_REPORTS names: foreign programs know no reports. False: no such level.
   bool read_environment();
   /// off, memory or full.
   bool set(const std::string& level);
@@ -28,6 +28,7 @@ class Checking {
 
  private:
   bool aloud_ = false;
+  std::string file_;  ///< gets a JSON object a line; empty: none
   std::vector<Report> reports_;
   std::string text_;
 };

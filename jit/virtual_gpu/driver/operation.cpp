@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "jit/lazy_memory.h"
+#include "jit/virtual_gpu/driver/inject.h"
 #include "jit/virtual_gpu/driver/state.h"
 #include "jit/virtual_gpu/occupancy.h"
 #include "jit/virtual_gpu/timing.h"
@@ -28,10 +29,9 @@ CUresult error_of(FaultKind kind) {
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-/// The sizes of the allocations that the parameters point into, each counted once.
-std::uint64_t reachable_bytes(const CUctx_st& context, const KernelOperation& kernel) {
-  std::unordered_set<CUdeviceptr> seen;
-  std::uint64_t bytes = 0;
+/// The allocations that the parameters point into, each once.
+std::vector<CUdeviceptr> reachable(const CUctx_st& context, const KernelOperation& kernel) {
+  std::vector<CUdeviceptr> bases;
   for (const KernelInfo::Parameter& parameter : kernel.kernel->parameters) {
     for (int at = 0; at + 8 <= parameter.size; at += 8) {
       CUdeviceptr address = 0;
@@ -39,10 +39,11 @@ std::uint64_t reachable_bytes(const CUctx_st& context, const KernelOperation& ke
       auto after = context.allocations.upper_bound(address);
       if (after == context.allocations.begin()) continue;
       const auto& [base, size] = *std::prev(after);
-      if (address - base < size && seen.insert(base).second) bytes += size;
+      if (address - base < size && std::find(bases.begin(), bases.end(), base) == bases.end())
+        bases.push_back(base);
     }
   }
-  return bytes;
+  return bases;
 }
 
 jit::VirtualLaunch summary(const LaunchTime& time, const Counters& counters, std::uint64_t blocks) {
@@ -106,7 +107,14 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   const jit::DeviceInfo& info = gpu.description->info;
   launch.resident_blocks = std::uint64_t(std::max(occupancy(info, demand).blocks_per_sm, 1)) *
                            std::uint64_t(info.sm_count);
+  Faults::Decision decision;
+  if (gpu.faults.any()) decision = gpu.faults.next(launch.kernel);
+  if (!inject_before(gpu, context, decision, launch.kernel)) return launch_us;
+  const std::vector<CUdeviceptr> touched = reachable(context, kernel);
+  std::optional<OutputDamage> damage;
+  if (decision.action == FaultAction::kCorrupt) damage.emplace(context, touched);
   const Outcome outcome = execute(*context.memory, launch);
+  if (damage) damage->apply(context, decision.random);
   gpu.checking.add(outcome.reports);
   if (outcome.fault) {
     context.error = error_of(outcome.fault->kind);
@@ -120,13 +128,14 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   shape.block.registers = kernel.kernel->resources.registers;
   shape.block.shared_bytes =
       std::size_t(kernel.kernel->static_shared_bytes) + kernel.dynamic_shared_bytes;
-  shape.reachable_bytes = reachable_bytes(context, kernel);
+  for (CUdeviceptr base : touched) shape.reachable_bytes += context.allocations.at(base);
   shape.launch_us = launch_us;
   const LaunchTime time = model_launch(*gpu.description, shape, outcome.counters);
   gpu.last_launch = summary(time, outcome.counters, shape.blocks);
   gpu.last_executed = outcome.executed;
+  gpu.last_launch.modelled_us *= decision.time_factor;
   gpu.launched = true;
-  return time.total_us;
+  return time.total_us * decision.time_factor;
 }
 
 /// Bytes from the first to the end of the last row.
@@ -234,6 +243,8 @@ void execute_nodes(Gpu& gpu, CUctx_st& context, CUstream_st& stream,
       execute_nodes(gpu, context, stream, *child->nodes);
     } else {
       advance(context, stream, execute_now(gpu, context, node.operation, launch_us));
+      // A graph has no call that could refuse one of its nodes.
+      if (gpu.refused != CUDA_SUCCESS) context.error = std::exchange(gpu.refused, CUDA_SUCCESS);
     }
     launch_us = graph_node_us(*gpu.description);
   }
@@ -255,7 +266,7 @@ CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operatio
     } else {
       advance(context, stream, execute_now(gpu, context, operation, gpu.description->launch_us));
     }
-    return CUDA_SUCCESS;
+    return std::exchange(gpu.refused, CUDA_SUCCESS);
   }
   Capture& capture = *stream.capture;
   if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -60,6 +60,15 @@ CUresult Gpu::initialise() {
   }
   if (const char* given = std::getenv("TILEWRIGHT_VGPU_THREADS"))
     threads = std::clamp(std::atoi(given), 1, 256);
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_DEADLINE"))
+    deadline_s = std::max(std::strtod(given, nullptr), 0.0);
+  auto wanted = Faults::from_environment();
+  if (!wanted) {
+    explain("TILEWRIGHT_VGPU_FAULTS: " + wanted.error().message);
+    std::fprintf(stderr, "tilewright vgpu: %s\n", report);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  faults = std::move(*wanted);
   if (!checking.read_environment()) {
     explain("TILEWRIGHT_VGPU_CHECK is none of off, memory, full");
     std::fprintf(stderr, "tilewright vgpu: %s\n", report);

@@ -23,6 +23,7 @@
 #include "jit/device.h"
 #include "jit/driver_api.h"
 #include "jit/virtual_gpu/driver/checking.h"
+#include "jit/virtual_gpu/driver/faults.h"
 #include "jit/virtual_gpu/driver/telemetry.h"
 #include "jit/virtual_gpu/machine.h"
 
@@ -225,7 +226,10 @@ struct Gpu {
   Checking checking;
 
   Telemetry telemetry;
-  double past_us = 0;  ///< modelled time of contexts that are no more
+  Faults faults;                    ///< on request
+  bool lost = false;                ///< the device, for good
+  CUresult refused = CUDA_SUCCESS;  ///< of the launch under way, by faults on request
+  double past_us = 0;               ///< modelled time of contexts that are no more
 
   jit::VirtualLaunch last_launch;
   std::vector<std::uint64_t> last_executed;  ///< empty: all of them
@@ -289,6 +293,7 @@ CUresult enter(Needs needs, Body&& body) noexcept {
     const bool usable = current && gpu.is_active(current);
     if (needs >= Needs::kContext && !usable) return CUDA_ERROR_INVALID_CONTEXT;
     CUctx_st& context = usable ? *current : gpu.context;
+    if (needs >= Needs::kHealthyContext && gpu.lost) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (needs >= Needs::kHealthyContext && context.error != CUDA_SUCCESS) return context.error;
     if (context.error == CUDA_SUCCESS) gpu.report = "";
     return body(gpu, context);
