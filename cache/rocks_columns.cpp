@@ -5,6 +5,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
 
 #include <algorithm>
 #include <system_error>
@@ -54,6 +55,19 @@ rocksdb::ColumnFamilyOptions column_options(const std::string& name) {
   return options;
 }
 
+Result<void> check_room(const std::filesystem::path& folder, std::uint64_t bytes,
+                        std::uint64_t keep_free_bytes) {
+  std::error_code error;
+  auto space = std::filesystem::space(folder, error);
+  // Where the file system cannot say, writing shows.
+  if (error || (space.available >= bytes && space.available - bytes >= keep_free_bytes)) return {};
+  return fail(
+      ErrorCode::kIo,
+      fmt::format("cache {}: the disk is full: {:.1f} MiB are free, expected at least {:.1f}",
+                  folder.string(), double(space.available) / 1048576,
+                  double(bytes + keep_free_bytes) / 1048576));
+}
+
 }  // namespace
 
 Error to_error(const rocksdb::Status& status, const std::string& where) {
@@ -89,6 +103,7 @@ Digest digest_from_key(std::string_view bytes) {
 }
 
 Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::path& folder,
+                                                         std::uint64_t keep_free_bytes,
                                                          std::chrono::milliseconds wait) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -96,6 +111,7 @@ Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::
     return fail(error == std::errc::permission_denied ? ErrorCode::kPermission : ErrorCode::kIo,
                 fmt::format("cache {}: cannot be made: {}", folder.string(), error.message()));
   }
+  TILEWRIGHT_TRY(check_room(folder, 0, keep_free_bytes));
   TILEWRIGHT_ASSIGN_OR_RETURN(
       jit::OwnerLock lock,
       jit::OwnerLock::take(folder / "owner", fmt::format("cache {}", folder.string()), wait));
@@ -106,6 +122,7 @@ Result<std::unique_ptr<RocksColumns>> RocksColumns::open(const std::filesystem::
     TILEWRIGHT_ASSIGN_OR_RETURN(bool ours, columns->schema_is_ours());
     if (!ours) continue;
     columns->lock_ = std::move(lock);
+    columns->keep_free_bytes_ = keep_free_bytes;
     return columns;
   }
   return fail(ErrorCode::kUnsupported,
@@ -152,6 +169,15 @@ Result<bool> RocksColumns::schema_is_ours() {
   rocksdb::Status put = db_->Put(synced, meta, "schema", std::to_string(kSchemaVersion));
   if (!put.ok()) return fail(to_error(put, fmt::format("cache {}", folder_.string())));
   return true;
+}
+
+Result<void> RocksColumns::write(const rocksdb::WriteOptions& options, rocksdb::WriteBatch& batch,
+                                 const std::string& what) const {
+  TILEWRIGHT_TRY(check_room(folder_, batch.GetDataSize(), keep_free_bytes_));
+  rocksdb::Status written = db_->Write(options, &batch);
+  if (!written.ok())
+    return fail(to_error(written, fmt::format("cache {}: {}", folder_.string(), what)));
+  return {};
 }
 
 RocksColumns::~RocksColumns() {

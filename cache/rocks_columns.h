@@ -1,6 +1,8 @@
 /// The RocksDB under the store: its folder, its column families and how each is tuned.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,6 +15,8 @@ namespace rocksdb {
 class ColumnFamilyHandle;
 class DB;
 class Status;
+class WriteBatch;
+struct WriteOptions;
 }  // namespace rocksdb
 
 namespace tilewright::cache {
@@ -30,8 +34,15 @@ class RocksColumns {
   /// Opens FOLDER/v1, or where that holds another schema FOLDER/v1-2, v1-3, ... Errors: kBusy names
   /// the owner, kCorrupt, kIo, kPermission.
   static Result<std::unique_ptr<RocksColumns>> open(const std::filesystem::path& folder,
+                                                    std::uint64_t keep_free_bytes,
                                                     std::chrono::milliseconds wait = {});
   ~RocksColumns();
+
+  /// All that is written later than at opening goes through it. A disk that fills up while RocksDB
+  /// writes can end the process, so nothing is begun that would leave less than `keep_free_bytes`
+  /// free: kIo.
+  Result<void> write(const rocksdb::WriteOptions& options, rocksdb::WriteBatch& batch,
+                     const std::string& what) const;
 
   rocksdb::DB& db() const { return *db_; }
   rocksdb::ColumnFamilyHandle* records = nullptr;
@@ -45,6 +56,7 @@ class RocksColumns {
   Result<bool> schema_is_ours();
 
   std::filesystem::path folder_;
+  std::uint64_t keep_free_bytes_ = 0;
   jit::OwnerLock lock_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;

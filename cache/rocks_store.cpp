@@ -72,7 +72,7 @@ class RocksStore final : public Store {
     }
     TILEWRIGHT_TRY(check(record->status(), "records"));
     if (repairs.Count() == 0) return {};
-    return check(db().Write({}, &repairs), "index");
+    return columns_->write({}, repairs, "index");
   }
 
   Result<std::optional<Record>> get(const Key& key) const override {
@@ -146,7 +146,7 @@ class RocksStore final : public Store {
       std::lock_guard writing(write_mutex_);
       rocksdb::WriteBatch batch;
       TILEWRIGHT_ASSIGN_OR_RETURN(Admission admission, admit(images, batch));
-      TILEWRIGHT_TRY(check(db().Write({}, &batch), "images"));
+      TILEWRIGHT_TRY(columns_->write({}, batch, "images"));
       std::lock_guard lock(mutex_);
       settle(admission);
     }
@@ -180,7 +180,7 @@ class RocksStore final : public Store {
       batch.Delete(columns_->trials, victim);
       batch.Delete(columns_->meta, index_key(victim));
     }
-    TILEWRIGHT_TRY(check(db().Write({}, &batch), "trial " + trial.id));
+    TILEWRIGHT_TRY(columns_->write({}, batch, "trial " + trial.id));
     trace("trial", trial.id, trial.body);
     std::lock_guard lock(mutex_);
     for (const std::string& victim : victims) trials_.remove(victim);
@@ -315,7 +315,7 @@ class RocksStore final : public Store {
     rocksdb::WriteBatch batch;
     TILEWRIGHT_ASSIGN_OR_RETURN(Admission admission, admit(images, batch));
     batch.Put(columns_->records, key_bytes(problem), packed);
-    TILEWRIGHT_TRY(check(db().Write(synced_, &batch), fmt::format("record {}", problem.hex())));
+    TILEWRIGHT_TRY(columns_->write(synced_, batch, fmt::format("record {}", problem.hex())));
     trace("record", problem.hex(), packed);
     std::lock_guard lock(mutex_);
     settle(admission);
@@ -334,7 +334,7 @@ class RocksStore final : public Store {
           batch.Put(columns_->meta, index_key(digest), ImageIndex::encode(*item));
       used_.clear();
     }
-    if (batch.Count() > 0) db().Write({}, &batch).PermitUncheckedError();
+    if (batch.Count() > 0) static_cast<void>(columns_->write({}, batch, "uses of images"));
   }
 
   /// Deleting leaves the bytes in blob files until a compaction has seen that nothing names them.
@@ -371,7 +371,8 @@ class RocksStore final : public Store {
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_rocks_store(const RocksOptions& options) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto columns, RocksColumns::open(options.folder, options.wait));
+  TILEWRIGHT_ASSIGN_OR_RETURN(
+      auto columns, RocksColumns::open(options.folder, options.keep_free_bytes, options.wait));
   auto store = std::make_unique<RocksStore>(std::move(columns), options);
   TILEWRIGHT_TRY(store->load());
   return std::unique_ptr<Store>(std::move(store));

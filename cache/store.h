@@ -95,6 +95,8 @@ struct RocksOptions {
   std::filesystem::path folder;
   std::size_t cap_bytes = std::size_t{4} << 30;  ///< images are evicted above it, oldest use first
   std::chrono::milliseconds wait{0};             ///< for another owner that is ending
+  /// Nothing is written that would leave less on the disk: kIo.
+  std::uint64_t keep_free_bytes = std::uint64_t{16} << 20;
   /// Told of what is damaged and of what could not be cleaned up; from any thread.
   std::function<void(const std::string&)> warn;
   /// Told of each record and trial once it is written as promised, with a digest of its bytes:

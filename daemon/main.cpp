@@ -96,6 +96,7 @@ int serve_in_background(const Config& config) {
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write
   CLI::App app("Serves tuned GPU kernels to the processes of one user.");
   Arguments arguments;
   app.add_option("--config", arguments.config,

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <string_view>
 
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   using namespace tilewright::cli;
   using tilewright::ErrorCode;
 
+  signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write
   Session session;
   CLI::App app{"Tilewright: just-in-time kernel autotuning for NVIDIA GPUs", "tilewright"};
   app.set_version_flag("--version", TILEWRIGHT_VERSION);

@@ -198,7 +198,7 @@ TEST(Crash, ATruncatedBlobFileCostsTheImagesInItAndTheStoreOpens) {
       for (int i = 1; i <= 3; ++i) must(store->put(sample_record(i)));
       must(store->put_trial({"a", "{}", {}}));
     }
-    auto columns = value_of(RocksColumns::open(folder.path()));
+    auto columns = value_of(RocksColumns::open(folder.path(), 0));
     ASSERT_TRUE(columns->db().Flush({}, columns->images).ok());
   }
   truncate_largest(folder.path(), ".blob", 0.5);
@@ -229,7 +229,7 @@ TEST(Crash, ATruncatedBlobFileCostsTheImagesInItAndTheStoreOpens) {
 TEST(Crash, TrialsOfBeforeThereWasAnIndexAreCountedAndEvicted) {
   TemporaryFolder folder;
   {
-    auto columns = value_of(RocksColumns::open(folder.path()));
+    auto columns = value_of(RocksColumns::open(folder.path(), 0));
     for (const char* id : {"a", "b"}) {
       ASSERT_TRUE(columns->db().Put({}, columns->trials, id, std::string(1000, 'x')).ok());
     }
@@ -250,7 +250,7 @@ TEST(Crash, AnotherSchemaIsLeftAloneAndAStoreIsBegunBesideIt) {
   TemporaryFolder folder;
   { value_of(open_rocks_store({folder.path()})); }
   {
-    auto columns = value_of(RocksColumns::open(folder.path()));
+    auto columns = value_of(RocksColumns::open(folder.path(), 0));
     ASSERT_TRUE(columns->db().Put({}, columns->meta, "schema", "999").ok());
   }
   {
@@ -266,7 +266,7 @@ TEST(Crash, ADamagedRecordCostsItselfOnlyAndIsMendedByTheNextUpdate) {
   TemporaryFolder folder;
   Record damaged = sample_record(1), whole = sample_record(2);
   {
-    auto columns = value_of(RocksColumns::open(folder.path()));
+    auto columns = value_of(RocksColumns::open(folder.path(), 0));
     std::string packed = pack(damaged);
     packed[100] = char(packed[100] ^ 1);
     for (const auto& [record, bytes] :
@@ -303,7 +303,7 @@ TEST(Crash, ARecordOfAnotherVersionIsAMissAndIsOverwritten) {
   TemporaryFolder folder;
   Record record = sample_record(1);
   {
-    auto columns = value_of(RocksColumns::open(folder.path()));
+    auto columns = value_of(RocksColumns::open(folder.path(), 0));
     std::string packed = pack(record);
     packed[4] = 99;
     ASSERT_TRUE(

@@ -477,6 +477,18 @@ TEST(RocksStore, DamagedFilesAreAClearErrorAndNeverAWrongRecord) {
   }
 }
 
+TEST(RocksStore, AFullDiskIsAnErrorBeforeAnythingIsWritten) {
+  TemporaryFolder folder;
+  RocksOptions options;
+  options.folder = folder.path();
+  options.keep_free_bytes = fs::space(folder.path()).capacity + (1 << 20);
+  auto opened = open_rocks_store(options);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, ErrorCode::kIo);
+  EXPECT_NE(opened.error().message.find("the disk is full: "), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
 TEST(RocksStore, AFolderThatCannotBeMadeIsAnError) {
   TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "x";
