@@ -15,7 +15,7 @@ PACKAGES=(
   librocksdb-dev libzstd-dev libsnappy-dev libbz2-dev liblz4-dev zlib1g-dev
   llvm-19-dev libclang-19-dev                  # reads the kernel templates
   libgtest-dev libgmock-dev libbenchmark-dev   # tests and benchmarks
-  python3                                      # tests of the Python package
+  python3 python3-venv                         # tests with programs of others, from PyPI
 )
 
 # NVRTC and cuda.h, where no toolkit has them.
