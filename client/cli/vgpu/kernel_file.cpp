@@ -25,7 +25,8 @@ std::string text_of(nvrtcProgram program, Size size_of, Get get) {
 
 Result<KernelFile> load_kernel_file(const std::filesystem::path& file) {
   KernelFile kernel;
-  kernel.name = file.filename().string();
+  std::error_code ignored;
+  kernel.name = std::filesystem::absolute(file, ignored).lexically_normal().string();
   kernel.folder = file.parent_path().empty() ? "." : file.parent_path();
   const std::string extension = file.extension().string();
   if (extension != ".cu" && extension != ".ptx")

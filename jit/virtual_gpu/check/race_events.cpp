@@ -109,9 +109,10 @@ void RaceChecker::cluster_open(Cluster& cluster) {
   state.arriving.clear();
 }
 
-void RaceChecker::cluster_pass(const Step*, Warp& warp, std::uint32_t mask, Order order) {
+void RaceChecker::cluster_pass(const Step*, Warp& warp, std::uint32_t, Order order) {
   if (order != Order::kRelaxed) state_of(warp).knowledge.join(cluster_of(warp).opened);
-  lanes_synced(warp, mask);
+  // All threads have arrived, though a seed may let the lanes of a warp pass in parts.
+  lanes_synced(warp, warp.live);
 }
 
 // Ends ---------------------------------------------------------------------------------------------
