@@ -1,6 +1,7 @@
 #include "templates/operator/parse.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -16,6 +17,51 @@ namespace {
 
 constexpr std::size_t kMaxText = std::size_t{1} << 20;
 
+/// Finds where a second document of a text begins: the first event of it that is not an empty
+/// document, as after a closing ---.
+class SecondDocument final : public YAML::EventHandler {
+ public:
+  /// 1-based; 0: there is none.
+  static int line_in(const std::string& text) {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    SecondDocument handler;
+    // The parser makes empty documents without end of a bracket that closes nothing.
+    for (int i = 0; i < kMost; ++i)
+      if (!parser.HandleNextDocument(handler) || handler.line_ != 0) return handler.line_;
+    return handler.begins_;
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    ++documents_;
+    begins_ = mark.line + 1;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { seen(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                const std::string&) override {
+    seen(mark);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    seen(mark);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    seen(mark);
+  }
+  void OnMapEnd() override {}
+
+ private:
+  static constexpr int kMost = 8;
+  void seen(const YAML::Mark& mark) {
+    if (documents_ > 1 && line_ == 0) line_ = mark.line + 1;
+  }
+  int documents_ = 0, line_ = 0, begins_ = 0;
+};
+
 Result<YAML::Node> load_yaml(const std::string& text, const std::string& file) {
   if (text.size() > kMaxText) {
     return fail(
@@ -23,14 +69,12 @@ Result<YAML::Node> load_yaml(const std::string& text, const std::string& file) {
         fmt::format("{}:1: text has {} bytes, expected at most {}", file, text.size(), kMaxText));
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    for (std::size_t i = 1; i < documents.size(); ++i) {
-      if (documents[i].IsNull()) continue;  // after a closing ---
+    YAML::Node root = YAML::Load(text);
+    if (const int line = SecondDocument::line_in(text); root.IsMap() && line != 0) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}:{}: a second document begins, expected one operator per file",
-                              file, line_of(documents[i])));
+                              file, line));
     }
-    YAML::Node root = documents.empty() ? YAML::Node() : documents[0];
     if (!root.IsMap()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}:1: operator file holds {}, expected a map with operator, inputs, "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "templates/operator/names.h"
 #include "templates/operator/parse_statement.h"
@@ -41,6 +42,10 @@ std::string seen(const YAML::Node& node) {
 }
 
 bool parse_integer(const std::string& text, std::int64_t& value) {
+  const char* end = text.data() + text.size();
+  if (auto [at, error] = std::from_chars(text.data(), end, value);
+      error == std::errc() && at == end)
+    return true;
   constexpr double kLimit = 9007199254740992.0;  // 2^53
   double number = 0;
   if (!parse_number(text, number) || number < -kLimit || number > kLimit) return false;

@@ -86,9 +86,8 @@ TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
        "tilewright: --shape: dimension M is 9223372036854775807, expected at most 2^48 = "
        "281474976710656\n"},
       {"tune " + swiglu + " --shape M=100000000000",
-       "tilewright: --shape: dimension M is 100000000000, expected at most 19634136210: a tensor "
-       "of "
-       "shape [M, 14336] has at most 2^48 elements\n"},
+       "tilewright: --shape: dimension M is 100000000000, expected at most 68719476736: a tensor "
+       "of shape [M, 4096] has at most 2^48 elements\n"},
       {"tune " + swiglu + " --shape M=4 --budget 0",
        "--budget: is 0, expected a number of at least 1\n"
        "Run with --help for more information.\n"},

@@ -75,7 +75,7 @@ TEST_F(Json, OfEveryCommandIsOneDocument) {
       {"show nothing.yaml", 2, {"error", "message"}},
       {"generate nothing.yaml", 2, {"error", "message"}},
       {"tune " + op, 2, {"error", "message"}},
-      {"get " + op + " --shape M=6,N=48,K=40 --device virtual:h200", 1, {"error", "message"}},
+      {"get " + op + " --shape M=60,N=48,K=40 --device virtual:h200", 1, {"error", "message"}},
       {"run " + small, 2, {"error", "message"}},
       {"sweep --model nothing.yaml --dry-run", 1, {"error", "message"}},
       {"cache show abc", 1, {"error", "message"}},

@@ -247,6 +247,9 @@ TEST(OperatorFile, HoldsOneDocument) {
   ASSERT_FALSE(two);
   EXPECT_EQ(two.error().message,
             "op.yaml:16: a second document begins, expected one operator per file");
+  // A bracket that closes nothing is an empty document to the parser, again and again.
+  EXPECT_FALSE(parse_operator(", N]}\n" + one, "op.yaml"));
+  EXPECT_FALSE(parse_operator(one + "]\n", "op.yaml"));
 }
 
 TEST(OperatorFile, ThatIsNoTextIsShownWithoutItsControlCharacters) {
