@@ -40,6 +40,21 @@ bar.warp.sync -1;
 // END
 ld.shared.u32 %r5, [%r4]; // HERE
 ret;)"},
+      {"TwoWarpsThatStoreDifferentValues",
+       "shared-race",
+       {1, 1, 1},
+       {64, 1, 1},
+       ".shared .align 4 .b8 s[128];",
+       R"(
+mov.u32 %r0, %tid.x; mov.u32 %r1, s; and.b32 %r2, %r0, 31; shl.b32 %r3, %r2, 2;
+add.u32 %r3, %r1, %r3;
+// BAD
+mov.u32 %r4, %r0;
+// GOOD
+mov.u32 %r4, %r2;
+// END
+st.shared.u32 [%r3], %r4; // HERE
+ret;)"},
       {"ABarrierMissingAfterTheReads",
        "shared-race",
        {1, 1, 1},

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "jit/virtual_gpu/check/store_view.h"
+
 namespace tilewright::vgpu {
 namespace {
 
@@ -210,21 +212,40 @@ void RaceChecker::describe_lanes(Record* record, const Access& access,
     offsets_.push_back(static_cast<std::uint32_t>(at[i] - record->base));
 }
 
+std::uint64_t RaceChecker::begin_of(const Record& record, int lane) const {
+  if (record.stride != kScattered)
+    return record.base + static_cast<std::uint64_t>(std::int64_t{record.stride} * lane);
+  auto offset = static_cast<std::int32_t>(offsets_[record.offsets + static_cast<unsigned>(lane)]);
+  return record.base + static_cast<std::uint64_t>(std::int64_t{offset});
+}
+
 std::uint32_t RaceChecker::lanes_at(const Record& record, std::uint64_t at,
                                     std::uint64_t bytes) const {
   if (record.asynchronous) return 1u << record.lane;
   std::uint32_t found = 0;
   for (std::uint32_t m = record.mask; m != 0; m &= m - 1) {
     int i = std::countr_zero(m);
-    std::uint64_t begin =
-        record.stride == kScattered
-            ? record.base +
-                  static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(
-                      offsets_[record.offsets + static_cast<unsigned>(i)])))
-            : record.base + static_cast<std::uint64_t>(std::int64_t{record.stride} * i);
+    std::uint64_t begin = begin_of(record, i);
     if (begin < at + bytes && at < begin + record.bytes) found |= 1u << i;
   }
   return found;
+}
+
+bool RaceChecker::stores_what_is_there(const Now& now, const Piece& piece, std::uint64_t at,
+                                       unsigned bytes) const {
+  auto stored = StoreView::of(now.step, *now.warp);
+  if (!stored) return false;
+  const std::byte* there = piece.space == Space::kShared
+                               ? piece.owner->block->shared + at
+                               : reinterpret_cast<const std::byte*>(at + context_.global_delta);
+  const Record& mine = records_[now.id - first_record_];
+  for (std::uint32_t m = lanes_at(mine, at, bytes); m != 0; m &= m - 1) {
+    int lane = std::countr_zero(m);
+    std::uint64_t begin = begin_of(mine, lane), end = std::min(at + bytes, begin + mine.bytes);
+    for (std::uint64_t i = std::max(at, begin); i < end; ++i)
+      if (stored->byte(lane, i - begin) != there[i - at]) return false;
+  }
+  return true;
 }
 
 // Accesses -----------------------------------------------------------------------------------------
@@ -294,6 +315,12 @@ bool RaceChecker::conflicts(Now& now, std::uint32_t id, const Piece& piece, std:
   }
   if (own) *same_for_all = false;
   if (mine.strong && other.strong && includes(mine, other)) return false;
+  // Two writes of one value leave it there in any order: several threads may compute the same.
+  if (mine.kind == AccessKind::kWrite && other.kind == AccessKind::kWrite && !mine.proxy &&
+      !other.proxy && !other.asynchronous && !mine.initialises && !other.initialises) {
+    *same_for_all = false;
+    if (stores_what_is_there(now, piece, at, bytes)) return false;
+  }
   std::string_view check = piece.space == Space::kShared ? "shared-race" : "global-race";
   if (other.asynchronous && other.clock == kInFlight)
     check = mine.kind == AccessKind::kRead ? "async-read" : "source-overwritten";
@@ -508,35 +535,17 @@ void RaceChecker::report(Now& now, std::string_view check, std::uint32_t other_i
 }
 
 void RaceChecker::report_overlap(Now& now, const Access& access, const std::vector<Piece>& pieces) {
-  const Site& site = now.warp->code->sites[now.step->site];
-  const int mine_step = reporter_.index_of(now.step);
-  if (!site.store || site.atomic ||
-      !now.warp->code->texts[static_cast<std::size_t>(mine_step)].starts_with("st."))
-    return;
-  const std::uint32_t* places =
-      site.vector > 1 ? now.warp->code->operands.data() + now.step->c + 1 : &now.step->b;
+  auto stored = StoreView::of(now.step, *now.warp);
+  if (!stored) return;
   const Record& mine = record(now.id);
-  auto byte_of = [&](int lane, std::uint64_t offset) {
-    std::uint64_t element = static_cast<std::uint64_t>(site.bytes) / site.vector;
-    const std::byte* from = now.warp->registers + places[offset / element] +
-                            static_cast<std::size_t>(lane) * site.register_bytes;
-    return from[offset % element];
-  };
-  auto begin_of = [&](int lane) {
-    return mine.stride == kScattered
-               ? mine.base +
-                     static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(
-                         offsets_[mine.offsets + static_cast<unsigned>(lane)])))
-               : mine.base + static_cast<std::uint64_t>(std::int64_t{mine.stride} * lane);
-  };
   for (std::uint32_t m = access.mask; m != 0; m &= m - 1) {
     int i = std::countr_zero(m);
     for (std::uint32_t k = m & (m - 1); k != 0; k &= k - 1) {
       int j = std::countr_zero(k);
-      std::uint64_t a = begin_of(i), b = begin_of(j);
-      std::uint64_t first = std::max(a, b), end = std::min(a, b) + site.bytes;
+      std::uint64_t a = begin_of(mine, i), b = begin_of(mine, j);
+      std::uint64_t first = std::max(a, b), end = std::min(a, b) + mine.bytes;
       for (std::uint64_t at = first; at < end; ++at) {
-        if (byte_of(i, at - a) == byte_of(j, at - b)) continue;
+        if (stored->byte(i, at - a) == stored->byte(j, at - b)) continue;
         now.found = true;
         std::string_view check = pieces[0].space == Space::kShared ? "shared-race" : "global-race";
         if (reporter_.known(check, mine.step, mine.step)) return;
@@ -545,7 +554,7 @@ void RaceChecker::report_overlap(Now& now, const Access& access, const std::vect
         finding.step = finding.other_step = mine.step;
         finding.block = now.warp->block->index;
         finding.thread = reporter_.thread_of(*now.warp, i);
-        finding.spot = spot_of(pieces[0], at, site.bytes);
+        finding.spot = spot_of(pieces[0], at, mine.bytes);
         finding.what = fmt::format("lanes of one instruction write different values to {} memory",
                                    space_name(pieces[0].space));
         finding.other = fmt::format("the other is of block {}, thread {}", text_of(finding.block),

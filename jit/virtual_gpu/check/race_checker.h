@@ -70,6 +70,7 @@ class RaceChecker final : public MemoryChecker {
                       Warp& warp);
   /// Lanes of the record that touch any of [at, at + bytes).
   std::uint32_t lanes_at(const Record& record, std::uint64_t at, std::uint64_t bytes) const;
+  std::uint64_t begin_of(const Record& record, int lane) const;
 
   // Accesses.
   struct Now {
@@ -88,6 +89,9 @@ class RaceChecker final : public MemoryChecker {
   bool conflicts(Now& now, std::uint32_t id, const Piece& piece, std::uint64_t at, unsigned bytes,
                  bool* same_for_all);
   bool happened_before(const Now& now, const Record& other) const;
+  /// Whether the bytes that the instruction stores to [at, at + bytes) are there already.
+  bool stores_what_is_there(const Now& now, const Piece& piece, std::uint64_t at,
+                            unsigned bytes) const;
   bool lanes_conflict(const Now& now, const Record& other, std::uint64_t at, unsigned bytes) const;
   bool includes(const Record& a, const Record& b) const;
   void report(Now& now, std::string_view check, std::uint32_t other, const Piece& piece,

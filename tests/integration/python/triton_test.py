@@ -13,7 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import triton_kernels
-from vgpu import download, driver, ok, parameters, start, upload
+from vgpu import download, driver, ok, parameters, reports, start, upload
 
 INT, FLOAT = ctypes.c_int32, ctypes.c_float
 
@@ -144,6 +144,9 @@ def main():
                 began = time.time()
                 try:
                     check(architecture, *case)
+                    found = reports()
+                    if found:
+                        raise AssertionError("\n".join(each["text"] for each in found))
                     verdict = "ok"
                 except Exception as error:
                     verdict = f"FAILED: {type(error).__name__}: {error}"

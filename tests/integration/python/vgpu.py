@@ -1,6 +1,7 @@
 """What the programs share: cuda-python's driver API with errors as exceptions, and buffers."""
 
 import ctypes
+import json
 
 import numpy as np
 from cuda.bindings import driver
@@ -19,6 +20,13 @@ def report():
     library = ctypes.CDLL("libcuda.so.1")
     library.tilewrightVgpuReport.restype = ctypes.c_char_p
     return library.tilewrightVgpuReport().decode()
+
+
+def reports():
+    """What the checks have found since they were last asked."""
+    library = ctypes.CDLL("libcuda.so.1")
+    library.tilewrightVgpuReports.restype = ctypes.c_char_p
+    return json.loads(library.tilewrightVgpuReports().decode())
 
 
 def start():
