@@ -235,9 +235,7 @@ bool RaceChecker::stores_what_is_there(const Now& now, const Piece& piece, std::
                                        unsigned bytes) const {
   auto stored = StoreView::of(now.step, *now.warp);
   if (!stored) return false;
-  const std::byte* there = piece.space == Space::kShared
-                               ? piece.owner->block->shared + at
-                               : reinterpret_cast<const std::byte*>(at + context_.global_delta);
+  const std::byte* there = piece.owner->block->shared + at;
   const Record& mine = records_[now.id - first_record_];
   for (std::uint32_t m = lanes_at(mine, at, bytes); m != 0; m &= m - 1) {
     int lane = std::countr_zero(m);
@@ -315,9 +313,11 @@ bool RaceChecker::conflicts(Now& now, std::uint32_t id, const Piece& piece, std:
   }
   if (own) *same_for_all = false;
   if (mine.strong && other.strong && includes(mine, other)) return false;
-  // Two writes of one value leave it there in any order: several threads may compute the same.
-  if (mine.kind == AccessKind::kWrite && other.kind == AccessKind::kWrite && !mine.proxy &&
-      !other.proxy && !other.asynchronous && !mine.initialises && !other.initialises) {
+  // Two writes of one value leave it there in any order: warps may compute the same. Of global memory
+  // it is rather work done twice.
+  if (piece.space == Space::kShared && mine.kind == AccessKind::kWrite &&
+      other.kind == AccessKind::kWrite && !mine.proxy && !other.proxy && !other.asynchronous &&
+      !mine.initialises && !other.initialises) {
     *same_for_all = false;
     if (stores_what_is_there(now, piece, at, bytes)) return false;
   }

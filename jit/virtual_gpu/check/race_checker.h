@@ -89,7 +89,7 @@ class RaceChecker final : public MemoryChecker {
   bool conflicts(Now& now, std::uint32_t id, const Piece& piece, std::uint64_t at, unsigned bytes,
                  bool* same_for_all);
   bool happened_before(const Now& now, const Record& other) const;
-  /// Whether the bytes that the instruction stores to [at, at + bytes) are there already.
+  /// Whether the bytes that the instruction stores to [at, at + bytes) of shared memory are there.
   bool stores_what_is_there(const Now& now, const Piece& piece, std::uint64_t at,
                             unsigned bytes) const;
   bool lanes_conflict(const Now& now, const Record& other, std::uint64_t at, unsigned bytes) const;
