@@ -14,6 +14,7 @@ struct RaceFree {
   unsigned grid, block;
   std::uint32_t result;
   const char* body;
+  unsigned cluster = 1;
 };
 
 constexpr const char* kPrelude = R"(
@@ -114,6 +115,27 @@ const RaceFree kKernels[] = {
      "__shared__ u32 f, v; if (T == 0) f = 0; __syncthreads(); if (T == 32) { v = 9;"
      "  __threadfence_block(); atomicExch(&f, 1); }"
      "if (T == 0) { while (!atomicAdd(&f, 0)); __threadfence_block(); d[0] = v; }"},
+    {"AnMbarrierRing", 1, 64, 36,
+     "__shared__ unsigned long long full, empty; __shared__ u32 v; u32 f = shared_at(&full),"
+     "  e = shared_at(&empty); auto wait = [](u32 m, u32 p) { asm volatile("
+     "    \"{ .reg .pred q; W%=: mbarrier.try_wait.parity.shared::cta.b64 q, [%0], %1; @!q bra "
+     "W%=; }\""
+     "    :: \"r\"(m), \"r\"(p) : \"memory\"); };"
+     "auto init = [](u32 m) { asm volatile(\"mbarrier.init.shared::cta.b64 [%0], 1;\" :: \"r\"(m)"
+     "  : \"memory\"); }; auto arrive = [](u32 m) { asm volatile("
+     "    \"{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }\" :: \"r\"(m) : \"memory\"); "
+     "};"
+     "if (T == 0) { init(f); init(e); } __syncthreads(); if (T % 32) return;"
+     "_Pragma(\"unroll 1\") for (u32 i = 0; i < 8; ++i) {"
+     "  if (T == 0) { if (i) wait(e, (i - 1) & 1); v = i + 1; arrive(f); }"
+     "  else { wait(f, i & 1); d[0] += v; arrive(e); } }"},
+    {"AFlagOfACluster", 2, 32, 77,
+     "if (T) return; u32 r; asm volatile(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r));"
+     "if (r == 0) { d[64] = 77; asm volatile(\"st.release.cluster.global.u32 [%0], 1;\""
+     "  :: \"l\"(d + 1) : \"memory\"); } else { u32 v; do { asm volatile("
+     "  \"ld.acquire.cluster.global.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(d + 1) : \"memory\");"
+     "  } while (!v); d[0] = d[64]; }",
+     2},
 };
 
 class RaceFreeKernels : public testing::TestWithParam<RaceFree> {};
@@ -133,6 +155,7 @@ TEST_P(RaceFreeKernels, AreRightAndHaveNoFindings) {
     auto data = machine.buffer(std::vector<std::uint32_t>(512));
     Launch launch = machine.launch({test.grid, 1, 1}, {test.block, 1, 1}, data);
     launch.check = Check::kFull;
+    if (test.cluster > 1) launch.cluster = {test.cluster, 1, 1};
     launch.schedule_seed = seed;
     Outcome outcome = machine.run(launch);
     ASSERT_FALSE(outcome.fault) << outcome.fault->report;
