@@ -28,7 +28,7 @@ void add_vgpu(CLI::App& app, Session& session) {
       ->delimiter(',');
   check->add_option("--deadline", check_flags->deadline_s, "Seconds for a launch; 0: no end")
       ->check(CLI::NonNegativeNumber);
-  check->add_option("--threads", check_flags->threads, "Host threads, without full checks")
+  check->add_option("--threads", check_flags->threads, "Host threads, without checks")
       ->check(at_least(1));
   check->callback([&session, check_flags] { run_vgpu_check(session, *check_flags); });
 
@@ -39,7 +39,7 @@ void add_vgpu(CLI::App& app, Session& session) {
   run->add_option("--seed", run_flags->seed, "Of the schedule; 0: the canonical order");
   run->add_option("--deadline", run_flags->deadline_s, "Seconds for a launch; 0: no end")
       ->check(CLI::NonNegativeNumber);
-  run->add_option("--threads", run_flags->threads, "Host threads, without full checks")
+  run->add_option("--threads", run_flags->threads, "Host threads, without checks")
       ->check(at_least(1));
   run->add_option("--faults", run_flags->faults, "Faults on request: a file, or the text itself");
   run->add_option("--reports", run_flags->reports, "File for reports, a JSON object a line");
