@@ -59,6 +59,42 @@ std::uint16_t encode(double value) {
   return static_cast<std::uint16_t>(sign | std::min(base + rounded, kInfinity));
 }
 
+/// OCP "8-bit Floating Point Specification (OFP8)": e4m3 has one NaN and no infinity.
+double decode8(DType dtype, unsigned bits) {
+  const bool e4m3 = dtype == DType::kE4M3;
+  const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
+  const unsigned magnitude = bits & 0x7f;
+  const unsigned exponent = magnitude >> mantissa_bits;
+  const unsigned mantissa = magnitude & ((1u << mantissa_bits) - 1);
+  const double sign = bits & 0x80 ? -1 : 1;
+  if (e4m3 && magnitude == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  if (!e4m3 && exponent == 31)
+    return mantissa ? std::numeric_limits<double>::quiet_NaN()
+                    : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  return sign * std::ldexp(mantissa + (1u << mantissa_bits), int(exponent) - bias - mantissa_bits);
+}
+
+/// The magnitudes ascend with their bits: the neighbours of a value are found by bisection.
+std::uint8_t encode8(DType dtype, double value) {
+  const unsigned sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return std::uint8_t(sign | 0x7f);
+  const unsigned largest = dtype == DType::kE4M3 ? 0x7e : 0x7b;
+  value = std::fabs(value);
+  unsigned low = 0, high = largest;
+  if (value >= decode8(dtype, largest)) {
+    const bool infinite = dtype == DType::kE5M2 && value >= 61440;  // half a unit beyond
+    return std::uint8_t(sign | (infinite ? 0x7c : largest));
+  }
+  while (high - low > 1) {
+    const unsigned middle = (low + high) / 2;
+    (decode8(dtype, middle) <= value ? low : high) = middle;
+  }
+  const double below = value - decode8(dtype, low), above = decode8(dtype, high) - value;
+  const bool up = above < below || (above == below && (high & 1) == 0);
+  return std::uint8_t(sign | (up ? high : low));
+}
+
 template <typename Integer>
 Integer saturate(double value) {
   if (std::isnan(value)) return 0;
@@ -127,6 +163,9 @@ double round_to(DType dtype, double value) {
       return float_from_f16(f16_from_double(value));
     case DType::kBF16:
       return float_from_bf16(bf16_from_double(value));
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return decode8(dtype, encode8(dtype, value));
     case DType::kI32:
       return saturate<std::int32_t>(value);
     case DType::kI8:
@@ -145,6 +184,9 @@ double read_element(DType dtype, const void* data, std::size_t index) {
       return float_from_f16(load<std::uint16_t>(data, index));
     case DType::kBF16:
       return float_from_bf16(load<std::uint16_t>(data, index));
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return decode8(dtype, load<std::uint8_t>(data, index));
     case DType::kI32:
       return load<std::int32_t>(data, index);
     case DType::kI8:
@@ -163,6 +205,9 @@ void write_element(DType dtype, void* data, std::size_t index, double value) {
       return store(data, index, f16_from_double(value));
     case DType::kBF16:
       return store(data, index, bf16_from_double(value));
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return store(data, index, encode8(dtype, value));
     case DType::kI32:
       return store(data, index, saturate<std::int32_t>(value));
     case DType::kI8:

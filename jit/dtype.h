@@ -38,11 +38,11 @@ std::uint16_t bf16_from_double(double value);
 float float_from_f16(std::uint16_t bits);
 float float_from_bf16(std::uint16_t bits);
 
-/// The value nearest to `value` that `dtype` can hold, as a double. f32, f16 and bf16; i32 rounds
-/// to nearest even and saturates.
+/// The value nearest to `value` that `dtype` can hold, as a double: f32, f16 and bf16; e4m3, e5m2,
+/// i32 and i8 round to nearest even and saturate (e5m2 has infinity).
 double round_to(DType dtype, double value);
 
-/// Element `index` of an array of `dtype` (f32, f16, bf16, i32, i8).
+/// Element `index` of an array of `dtype` (f32, f16, bf16, e4m3, e5m2, i32, i8).
 double read_element(DType dtype, const void* data, std::size_t index);
 void write_element(DType dtype, void* data, std::size_t index, double value);
 

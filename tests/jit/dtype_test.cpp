@@ -108,5 +108,31 @@ TEST(DType, ElementsAreReadAsTheyWereWritten) {
   }
 }
 
+TEST(Fp8, HoldsEachOfItsCodesAndRoundsToTheNearestEven) {
+  for (DType dtype : {DType::kE4M3, DType::kE5M2}) {
+    double last = -1;
+    for (int code = 0; code < 0x80; ++code) {
+      const auto byte = static_cast<std::uint8_t>(code);
+      const double value = read_element(dtype, &byte, 0);
+      if (std::isnan(value)) continue;
+      EXPECT_GT(value, last) << code;
+      std::uint8_t back = 0xff;
+      write_element(dtype, &back, 0, value);
+      EXPECT_EQ(back, byte);
+      // Half way between two codes: the even one.
+      if (last >= 0 && std::isfinite(value)) {
+        write_element(dtype, &back, 0, (value + last) / 2);
+        EXPECT_EQ(back, code % 2 == 0 ? code : code - 1);
+      }
+      last = value;
+    }
+  }
+  EXPECT_EQ(round_to(DType::kE4M3, 1e9), 448);
+  EXPECT_EQ(round_to(DType::kE4M3, -0x1p-9), -0x1p-9);
+  EXPECT_EQ(round_to(DType::kE5M2, 57345), 57344);
+  EXPECT_TRUE(std::isinf(round_to(DType::kE5M2, 61440)));
+  EXPECT_TRUE(std::isnan(round_to(DType::kE5M2, NAN)));
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "jit/dtype.h"
 
@@ -52,40 +53,26 @@ void store(void* data, std::size_t index, T value) {
   std::memcpy(static_cast<char*>(data) + index * sizeof(T), &value, sizeof(T));
 }
 
-/// OCP "8-bit Floating Point Specification (OFP8)": e4m3 has one NaN and no infinity.
-double decode8(Element element, unsigned bits) {
-  const bool e4m3 = element == Element::kE4M3;
-  const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
-  const unsigned magnitude = bits & 0x7f;
-  const unsigned exponent = magnitude >> mantissa_bits;
-  const unsigned mantissa = magnitude & ((1u << mantissa_bits) - 1);
-  const double sign = bits & 0x80 ? -1 : 1;
-  if (e4m3 && magnitude == 0x7f) return std::numeric_limits<double>::quiet_NaN();
-  if (!e4m3 && exponent == 31)
-    return mantissa ? std::numeric_limits<double>::quiet_NaN()
-                    : sign * std::numeric_limits<double>::infinity();
-  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
-  return sign * std::ldexp(mantissa + (1u << mantissa_bits), int(exponent) - bias - mantissa_bits);
-}
-
-/// The magnitudes ascend with their bits: the neighbours of a value are found by bisection.
-std::uint8_t encode8(Element element, double value) {
-  const unsigned sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) return std::uint8_t(sign | 0x7f);
-  const unsigned largest = element == Element::kE4M3 ? 0x7e : 0x7b;
-  value = std::fabs(value);
-  unsigned low = 0, high = largest;
-  if (value >= decode8(element, largest)) {
-    const bool infinite = element == Element::kE5M2 && value >= 61440;  // half a unit beyond
-    return std::uint8_t(sign | (infinite ? 0x7c : largest));
+/// What the project's own types hold.
+std::optional<DType> dtype_of(Element element) {
+  switch (element) {
+    case Element::kF32:
+      return DType::kF32;
+    case Element::kF16:
+      return DType::kF16;
+    case Element::kBF16:
+      return DType::kBF16;
+    case Element::kE4M3:
+      return DType::kE4M3;
+    case Element::kE5M2:
+      return DType::kE5M2;
+    case Element::kI32:
+      return DType::kI32;
+    case Element::kI8:
+      return DType::kI8;
+    default:
+      return std::nullopt;
   }
-  while (high - low > 1) {
-    const unsigned middle = (low + high) / 2;
-    (decode8(element, middle) <= value ? low : high) = middle;
-  }
-  const double below = value - decode8(element, low), above = decode8(element, high) - value;
-  const bool up = above < below || (above == below && (high & 1) == 0);
-  return std::uint8_t(sign | (up ? high : low));
 }
 
 }  // namespace
@@ -109,32 +96,20 @@ std::size_t bytes_of(Element element, std::size_t count) {
 bool is_integer(Element element) { return named(element).low != named(element).high; }
 
 double read(Element element, const void* data, std::size_t index) {
+  if (auto dtype = dtype_of(element)) return read_element(*dtype, data, index);
   switch (element) {
     case Element::kF64:
       return load<double>(data, index);
-    case Element::kF32:
-      return load<float>(data, index);
-    case Element::kF16:
-      return float_from_f16(load<std::uint16_t>(data, index));
-    case Element::kBF16:
-      return float_from_bf16(load<std::uint16_t>(data, index));
-    case Element::kE4M3:
-    case Element::kE5M2:
-      return decode8(element, load<std::uint8_t>(data, index));
     case Element::kI64:
       return double(load<std::int64_t>(data, index));
     case Element::kU64:
       return double(load<std::uint64_t>(data, index));
-    case Element::kI32:
-      return load<std::int32_t>(data, index);
     case Element::kU32:
       return load<std::uint32_t>(data, index);
     case Element::kI16:
       return load<std::int16_t>(data, index);
     case Element::kU16:
       return load<std::uint16_t>(data, index);
-    case Element::kI8:
-      return load<std::int8_t>(data, index);
     case Element::kU8:
       return load<std::uint8_t>(data, index);
     case Element::kI4:
@@ -142,11 +117,14 @@ double read(Element element, const void* data, std::size_t index) {
       const int half = (load<std::uint8_t>(data, index / 2) >> (index % 2 * 4)) & 15;
       return element == Element::kI4 && half >= 8 ? half - 16 : half;
     }
+    default:
+      break;
   }
   return 0;
 }
 
 void write(Element element, void* data, std::size_t index, double value) {
+  if (auto dtype = dtype_of(element)) return write_element(*dtype, data, index, value);
   if (is_integer(element)) {
     const Named& type = named(element);
     value = std::isnan(value) ? 0 : std::clamp(std::nearbyint(value), type.low, type.high);
@@ -156,26 +134,15 @@ void write(Element element, void* data, std::size_t index, double value) {
   switch (element) {
     case Element::kF64:
       return store(data, index, value);
-    case Element::kF32:
-      return store(data, index, static_cast<float>(value));
-    case Element::kF16:
-      return store(data, index, f16_from_double(value));
-    case Element::kBF16:
-      return store(data, index, bf16_from_double(value));
-    case Element::kE4M3:
-    case Element::kE5M2:
-      return store(data, index, encode8(element, value));
     case Element::kI64:
       return store(data, index, static_cast<std::int64_t>(value));
     case Element::kU64:
       return store(data, index, static_cast<std::uint64_t>(value));
-    case Element::kI32:
     case Element::kU32:
       return store(data, index, static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
     case Element::kI16:
     case Element::kU16:
       return store(data, index, static_cast<std::uint16_t>(static_cast<std::int64_t>(value)));
-    case Element::kI8:
     case Element::kU8:
       return store(data, index, static_cast<std::uint8_t>(static_cast<std::int64_t>(value)));
     case Element::kI4:
@@ -186,6 +153,8 @@ void write(Element element, void* data, std::size_t index, double value) {
       return store(data, index / 2,
                    static_cast<std::uint8_t>((byte & ~(15u << shift)) | (half << shift)));
     }
+    default:
+      break;
   }
 }
 
