@@ -63,7 +63,8 @@ struct VirtualLaunch {
   apply(tilewrightVgpuDescribe) apply(tilewrightVgpuSampleBlocks) apply(tilewrightVgpuReport) \
   apply(tilewrightVgpuLastLaunch) apply(tilewrightVgpuExecutedBlocks)                         \
   apply(tilewrightVgpuChooseBlocks) apply(tilewrightVgpuSetDeadline)                          \
-  apply(tilewrightVgpuSetChecks) apply(tilewrightVgpuReports)
+  apply(tilewrightVgpuSetChecks) apply(tilewrightVgpuReports)                                 \
+  apply(tilewrightVgpuReuseTimes) apply(tilewrightVgpuTimesVary)
 // clang-format on
 
 extern "C" {
@@ -85,6 +86,12 @@ CUresult tilewrightVgpuLastLaunch(VirtualLaunch* out);
 std::uint64_t tilewrightVgpuExecutedBlocks(std::uint64_t* out, std::uint64_t capacity);
 /// A launch that executes for longer (host seconds) fails with CUDA_ERROR_LAUNCH_TIMEOUT; 0: never.
 CUresult tilewrightVgpuSetDeadline(double seconds);
+/// While on, a launch of the same kernel, geometry and arguments as one that was executed since is
+/// not executed: its outputs stay as they are, and its time is what that of the other was, but for
+/// noise and clocks. For whoever only measures.
+CUresult tilewrightVgpuReuseTimes(int on);
+/// Whether faults on request make times vary: then there is something to measure.
+CUresult tilewrightVgpuTimesVary(int* out);
 /// What later launches are checked for: "off", "memory" or "full" (docs/virtual-gpu.md), and the seed
 /// of the order in which their warps run, 0 being the usual one. Without: $TILEWRIGHT_VGPU_CHECK and
 /// $TILEWRIGHT_VGPU_SEED. To be set before memory is allocated: what is there counts as written.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -219,6 +220,14 @@ Faults::Decision Faults::next(std::string_view kernel) {
   if (outlier < outlier_share_) decision.time_factor *= outlier_factor_;
   decision.random = random();
   return decision;
+}
+
+bool Faults::vary_times() const {
+  if (!clocks_.empty() || throttle_period_ > 0 || sigma_ > 0 || drift_sigma_ > 0 ||
+      outlier_share_ > 0)
+    return true;
+  return std::any_of(rules_.begin(), rules_.end(),
+                     [](const Rule& rule) { return rule.factor != 1; });
 }
 
 }  // namespace tilewright::vgpu

@@ -37,6 +37,8 @@ class Faults {
   static Result<Faults> from_environment();
 
   bool any() const { return any_; }
+  /// Whether two launches of the same work may take different times.
+  bool vary_times() const;
 
   /// What happens to the next launch, and how its time changes. Counts it.
   struct Decision {

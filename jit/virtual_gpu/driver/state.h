@@ -24,6 +24,7 @@
 #include "jit/driver_api.h"
 #include "jit/virtual_gpu/driver/checking.h"
 #include "jit/virtual_gpu/driver/faults.h"
+#include "jit/virtual_gpu/driver/known_launches.h"
 #include "jit/virtual_gpu/driver/telemetry.h"
 #include "jit/virtual_gpu/machine.h"
 
@@ -231,6 +232,7 @@ struct Gpu {
   CUresult refused = CUDA_SUCCESS;  ///< of the launch under way, by faults on request
   double past_us = 0;               ///< modelled time of contexts that are no more
 
+  KnownLaunches known_launches;
   jit::VirtualLaunch last_launch;
   std::vector<std::uint64_t> last_executed;  ///< empty: all of them
   bool launched = false;

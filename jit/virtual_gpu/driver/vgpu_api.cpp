@@ -63,6 +63,21 @@ VGPU_API tilewrightVgpuSetChecks(const char* level, std::uint64_t seed) {
   });
 }
 
+VGPU_API tilewrightVgpuReuseTimes(int on) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    gpu.known_launches.keep(on != 0);
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API tilewrightVgpuTimesVary(int* out) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = gpu.faults.vary_times();
+    return CUDA_SUCCESS;
+  });
+}
+
 VGPU_API tilewrightVgpuLastLaunch(VirtualLaunch* out) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
