@@ -74,6 +74,7 @@ struct Warp {
   std::int32_t mbarrier_waits = 0;        ///< splits in state kMbarrier
   std::uint32_t cluster_arrived = 0;      ///< lanes that have arrived at the cluster's barrier
   std::uint32_t cluster_outstanding = 0;  ///< lanes that have arrived and not waited since
+  std::uint32_t wgmma_groups = 0;         ///< committed
   bool polled = false;                    ///< yielded because a test_wait was not yet true
   bool slept = false;                     ///< yielded in nanosleep
   std::uint64_t seen[4] = {};             ///< digests of its registers when it last yielded

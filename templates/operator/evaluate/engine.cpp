@@ -264,7 +264,8 @@ std::vector<Engine::SharedVector> Engine::column_vectors(ValueId id, std::int64_
       vectors[i]->approximate[static_cast<std::size_t>(k)] = (*row)[i];
     }
   }
-  for (auto& vector : vectors) vector->integral = all_integral(vector->exact.data(), depth);
+  for (auto& vector : vectors)
+    if (!vector->exact.empty()) vector->integral = all_integral(vector->exact.data(), depth);
   return {vectors.begin(), vectors.end()};
 }
 

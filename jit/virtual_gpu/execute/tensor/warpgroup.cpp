@@ -1,8 +1,9 @@
 // What orders wgmma: fence, commit_group, wait_group; and setmaxnreg. Products are there when they
-// are issued, so that these only have to be executed as they should be. PTX ISA, "wgmma.fence",
+// are issued, so that a wait is only for the other warps of the warpgroup. PTX ISA, "wgmma.fence",
 // "setmaxnreg".
 #include <cstring>
 
+#include "jit/virtual_gpu/execute/cluster.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/tensor/descriptor.h"
 #include "jit/virtual_gpu/execute/tensor/tensor.h"
@@ -12,6 +13,29 @@ namespace {
 
 const Step* by_whole_warp(const Step* s, std::byte*, Warp& w) {
   if (const Step * next; w.mask != kAllLanes && !whole_warp(s, w, &next)) return next;
+  return s + 1;
+}
+
+const Step* commit(const Step* s, std::byte*, Warp& w) {
+  if (const Step * next; w.mask != kAllLanes && !whole_warp(s, w, &next)) return next;
+  ++w.wgmma_groups;
+  return s + 1;
+}
+
+/// A group is one of the warpgroup: it is complete when all four warps have issued it, so that one
+/// of them may tell others that its operands are free.
+const Step* wait(const Step* s, std::byte*, Warp& w) {
+  if (const Step * next; w.mask != kAllLanes && !whole_warp(s, w, &next)) return next;
+  const auto left = static_cast<std::uint32_t>(s->immediate);
+  if (w.wgmma_groups <= left) return s + 1;
+  for (const Warp& other : w.block->warps) {
+    if (other.index / 4 != w.index / 4 || other.wgmma_groups >= w.wgmma_groups - left) continue;
+    w.status = WarpStatus::kYielded;
+    w.polled = true;
+    w.splits[w.current].pc = s;
+    w.splits[w.current].mask = w.mask;
+    return nullptr;
+  }
   return s + 1;
 }
 
@@ -42,9 +66,11 @@ std::vector<std::uint32_t> lines_of_wgmma(const Step* step, const Warp& warp,
 
 Handler select_warpgroup(const Form& form) {
   switch (form.op) {
-    case Op::kWgmmaFence:
     case Op::kWgmmaCommit:
+      return commit;
     case Op::kWgmmaWait:
+      return wait;
+    case Op::kWgmmaFence:
     case Op::kSetMaxRegisters:
       return by_whole_warp;
     default:
