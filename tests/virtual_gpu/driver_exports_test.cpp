@@ -27,7 +27,8 @@ std::set<std::string> wanted_names() {
   TILEWRIGHT_VGPU_MORE_FUNCTIONS(TILEWRIGHT_INSERT)
   TILEWRIGHT_VGPU_OLD_FUNCTIONS(TILEWRIGHT_INSERT)
   names.insert("cuGetProcAddress");  // of CUDA 11, beside the newer one
-  names.insert({"tilewrightVgpuSetTelemetry", "tilewrightVgpuGetTelemetry"});
+  names.insert(
+      {"tilewrightVgpuSetTelemetry", "tilewrightVgpuGetTelemetry", "tilewrightVgpuSetStreams"});
   return names;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "jit/virtual_gpu/check/footprint.h"
 #include "jit/virtual_gpu/check/shadow.h"
 
 namespace tilewright::vgpu {
@@ -188,6 +189,7 @@ void MemoryChecker::report_unwritten(const Step* step, Warp& warp, const Access&
 
 void MemoryChecker::access(const Step* step, Warp& warp, const Access& access) {
   split(warp, access);
+  note_footprint(access);
   bool found = precheck(step, warp, access, pieces_);
   if (access.kind != AccessKind::kWrite && !found) check_written(step, warp, access);
   if (access.kind == AccessKind::kRead) return;
@@ -232,7 +234,36 @@ void MemoryChecker::tensor_read(const Step* step, Warp& warp,
   check_written(step, warp, access);
 }
 
+void MemoryChecker::note_footprint(const Access& access) {
+  Footprint* footprint = arena_.shadow == nullptr ? nullptr : arena_.shadow->footprint;
+  if (footprint == nullptr) return;
+  using Kind = Footprint::Kind;
+  const bool strong = access.kind == AccessKind::kAtomic || access.order != Order::kWeak;
+  const Kind kind = access.kind == AccessKind::kRead ? strong ? Kind::kStrongRead : Kind::kRead
+                    : strong                         ? Kind::kStrongWrite
+                                                     : Kind::kWrite;
+  for (const Piece& piece : pieces_)
+    if (piece.space == Space::kGlobal) footprint->add(kind, piece.at, piece.bytes);
+}
+
+void MemoryChecker::note_footprint(const AsyncOperation& operation) {
+  Footprint* footprint = arena_.shadow == nullptr ? nullptr : arena_.shadow->footprint;
+  if (footprint == nullptr) return;
+  using Kind = Footprint::Kind;
+  for (const AsyncChunk& chunk : operation.chunks) {
+    Piece piece;
+    if (chunk.from != nullptr && operation.from != Space::kRegister &&
+        find(*operation.warp, chunk.from, chunk.bytes, operation.lane, &piece) &&
+        piece.space == Space::kGlobal)
+      footprint->add(Kind::kRead, piece.at, chunk.bytes);
+    if (find(*operation.warp, chunk.to, chunk.bytes, operation.lane, &piece) &&
+        piece.space == Space::kGlobal)
+      footprint->add(operation.reduces ? Kind::kStrongWrite : Kind::kWrite, piece.at, chunk.bytes);
+  }
+}
+
 void MemoryChecker::async_land(const AsyncOperation& operation) {
+  note_footprint(operation);
   for (const AsyncChunk& chunk : operation.chunks) {
     Piece to, from;
     if (!find(*operation.warp, chunk.to, chunk.bytes, operation.lane, &to)) continue;

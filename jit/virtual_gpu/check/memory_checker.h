@@ -70,6 +70,9 @@ class MemoryChecker : public Checker {
   std::vector<std::uint32_t> lines_;
 
  private:
+  /// What is touched of global memory, for whoever compares launches. The access is in pieces_.
+  void note_footprint(const Access& access);
+  void note_footprint(const AsyncOperation& operation);
   /// The lane that accesses `at` of the piece.
   int lane_of(Warp& warp, const Access& access, const Piece& piece, std::uint64_t at) const;
   void report_unwritten(const Step* step, Warp& warp, const Access& access, const Piece& piece);

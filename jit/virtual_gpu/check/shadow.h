@@ -10,6 +10,8 @@
 
 namespace tilewright::vgpu {
 
+class Footprint;
+
 // A bit per byte, 64 to a word.
 void set_bits(std::uint64_t* words, std::uint64_t at, std::uint64_t bytes, bool value);
 /// Whether all of [at, at + bytes) are set.
@@ -75,6 +77,7 @@ class GlobalShadow {
 
   std::uint32_t next_record = 1, next_set = 1;  ///< ids that no launch has used
   std::shared_ptr<void> storage;                ///< of the race checker: memory to use again
+  Footprint* footprint = nullptr;               ///< gets what the launch touches; null: nobody asks
 
  private:
   void find(std::uint64_t chunk);

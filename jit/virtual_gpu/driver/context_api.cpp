@@ -1,7 +1,7 @@
 // Contexts: the primary one and others; which of them is current.
 #include <algorithm>
 
-#include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/driver/queue.h"
 
 using namespace tilewright;
 using vgpu::enter;
@@ -62,6 +62,7 @@ VGPU_API cuDevicePrimaryCtxRelease(CUdevice device) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
     if (gpu.context.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (gpu.context.retained == 1) vgpu::drain(gpu, gpu.context);
     if (--gpu.context.retained == 0) gpu.reset_context(gpu.context);
     return CUDA_SUCCESS;
   });
@@ -70,6 +71,7 @@ VGPU_API cuDevicePrimaryCtxRelease(CUdevice device) {
 VGPU_API cuDevicePrimaryCtxReset(CUdevice device) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    vgpu::drain(gpu, gpu.context);
     gpu.reset_context(gpu.context);
     return CUDA_SUCCESS;
   });
@@ -116,6 +118,7 @@ VGPU_API cuCtxDestroy(CUcontext handle) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     auto found = gpu.contexts.find(handle);
     if (found == gpu.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    vgpu::drain(gpu, *handle);
     gpu.reset_context(*handle);
     auto& stack = vgpu::context_stack();
     if (!stack.empty() && stack.back() == handle) stack.pop_back();
@@ -240,9 +243,10 @@ VGPU_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 VGPU_API cuCtxSynchronize() {
-  return enter(Needs::kHealthyContext, [](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [](vgpu::Gpu& gpu, CUctx_st& context) {
     if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
+    vgpu::drain(gpu, context);
     context.host_us = context.device_us;
-    return CUDA_SUCCESS;
+    return context.error;
   });
 }

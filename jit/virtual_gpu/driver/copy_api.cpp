@@ -1,5 +1,8 @@
 // Copies and fills.
+#include <cstring>
+
 #include "jit/virtual_gpu/driver/copy.h"
+#include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
@@ -13,8 +16,26 @@ namespace {
 
 CUdeviceptr address_of(const void* host) { return reinterpret_cast<CUdeviceptr>(host); }
 
+/// Host memory that is not page-locked is read by the call, since its copy is made from a buffer of
+/// the driver's; and written by the call, which waits then.
+bool stage(vgpu::Gpu& gpu, CopyOperation* operation) {
+  auto is_pageable = [&](CUdeviceptr address, std::size_t pitch) {
+    const std::size_t bytes = (operation->rows - 1) * pitch + operation->bytes;
+    return !vgpu::is_device_address(address) && !vgpu::is_pinned(gpu, address, bytes);
+  };
+  if (is_pageable(operation->target, operation->target_pitch)) return false;
+  if (!is_pageable(operation->source, operation->source_pitch)) return true;
+  auto bytes = std::make_shared<std::vector<std::byte>>(operation->rows * operation->bytes);
+  for (std::size_t row = 0; row < operation->rows; ++row)
+    std::memcpy(bytes->data() + row * operation->bytes,
+                reinterpret_cast<const void*>(operation->source + row * operation->source_pitch),
+                operation->bytes);
+  operation->staged = std::move(bytes);
+  return true;
+}
+
 /// Enqueues on a stream; `wait`: the host waits for it, as the calls without Async do.
-CUresult copy(const CopyOperation& operation, CUstream handle, bool wait) {
+CUresult copy(CopyOperation operation, CUstream handle, bool wait) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (wait)
       if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
@@ -22,9 +43,13 @@ CUresult copy(const CopyOperation& operation, CUstream handle, bool wait) {
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (operation.bytes == 0 || operation.rows == 0) return CUDA_SUCCESS;
     if (CUresult wrong = vgpu::check_copy(context, operation)) return wrong;
-    const CUresult result = vgpu::submit(gpu, context, stream, operation);
-    if (wait) context.host_us = vgpu::ready_us(context, *stream);
-    return result;
+    const bool late = gpu.streams.late && !stream->capture;
+    const bool visible = wait || (late && !stage(gpu, &operation));
+    vgpu::TaskPointer task;
+    const CUresult result = vgpu::submit(gpu, context, stream, std::move(operation), &task);
+    if (!visible || result != CUDA_SUCCESS) return result;
+    vgpu::wait_for(gpu, context, task);
+    return late ? context.error : CUDA_SUCCESS;
   });
 }
 
@@ -121,7 +146,8 @@ CUresult read_copy(const CUDA_MEMCPY3D& given, CopyOperation* out) {
 }  // namespace tilewright::vgpu
 
 VGPU_API cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
-  return copy(target, source, bytes, nullptr, true);
+  const auto direction = vgpu::direction_of(target, source);
+  return copy(target, source, bytes, nullptr, direction != Direction::kInside);
 }
 
 VGPU_API cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream) {

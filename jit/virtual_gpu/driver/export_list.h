@@ -53,4 +53,21 @@
   apply(cuStreamCreateWithPriority) apply(cuStreamGetCtx) apply(cuStreamGetDevice)                \
   apply(cuStreamGetCaptureInfo) apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
   apply(cuTensorMapEncodeTiled) apply(cuThreadExchangeStreamCaptureMode)
+
+// Of both lists, those that have a form for streams per thread: the stream is 0, or there is none.
+#define TILEWRIGHT_VGPU_STREAM_FUNCTIONS(apply)                                                   \
+  apply(cuEventRecord) apply(cuEventRecordWithFlags) apply(cuGraphInstantiateWithParams)          \
+  apply(cuGraphLaunch) apply(cuGraphUpload) apply(cuLaunchCooperativeKernel)                      \
+  apply(cuLaunchHostFunc) apply(cuLaunchKernel) apply(cuLaunchKernelEx) apply(cuMemAllocAsync)    \
+  apply(cuMemAllocFromPoolAsync) apply(cuMemFreeAsync) apply(cuMemcpy) apply(cuMemcpy2D)          \
+  apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync) apply(cuMemcpyDtoD)      \
+  apply(cuMemcpyDtoDAsync) apply(cuMemcpyDtoH) apply(cuMemcpyDtoHAsync) apply(cuMemcpyHtoD)       \
+  apply(cuMemcpyHtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16)        \
+  apply(cuMemsetD2D16Async) apply(cuMemsetD2D32) apply(cuMemsetD2D32Async) apply(cuMemsetD2D8)    \
+  apply(cuMemsetD2D8Async) apply(cuMemsetD32) apply(cuMemsetD32Async) apply(cuMemsetD8)           \
+  apply(cuMemsetD8Async) apply(cuStreamAddCallback) apply(cuStreamBeginCapture)                   \
+  apply(cuStreamEndCapture) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)                   \
+  apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)                           \
+  apply(cuStreamGetPriority) apply(cuStreamIsCapturing) apply(cuStreamQuery)                      \
+  apply(cuStreamSynchronize) apply(cuStreamWaitEvent)
 // clang-format on

@@ -20,6 +20,10 @@ CUgraph add_graph(Gpu& gpu, CUctx_st& context, const std::vector<GraphNode>& nod
     auto node = std::make_unique<CUgraphNode_st>();
     node->graph = graph.get();
     node->operation = given.operation;
+    if (auto* child = std::get_if<ChildOperation>(&given.operation)) {
+      node->child = add_graph(gpu, context, *child->nodes);
+      node->child->owned = true;
+    }
     for (int before : given.after) node->after.push_back(graph->nodes[std::size_t(before)].get());
     graph->nodes.push_back(std::move(node));
   }

@@ -148,14 +148,9 @@ VGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     const CUstream stream = vgpu::find_stream(context, stream_handle);
     if (exec == gpu.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture) {  // an instantiated graph is not made a child of another one
-      stream->capture->invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    // Host functions run without the lock: the nodes have to outlive them.
-    const std::vector<vgpu::GraphNode> nodes = exec->second->nodes;
-    vgpu::execute_nodes(gpu, context, *stream, nodes);
-    return CUDA_SUCCESS;
+    // What is changed in it from here on is for later launches.
+    auto nodes = std::make_shared<const std::vector<vgpu::GraphNode>>(exec->second->nodes);
+    return vgpu::submit(gpu, context, stream, vgpu::ChildOperation{std::move(nodes)});
   });
 }
 

@@ -1,5 +1,6 @@
 // Libraries: PTX that any context may use.
 #include "jit/virtual_gpu/driver/function.h"
+#include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
@@ -73,6 +74,7 @@ VGPU_API cuLibraryUnload(CUlibrary handle) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     auto library = gpu.libraries.find(handle);
     if (library == gpu.libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
+    vgpu::drain_all(gpu);
     for (auto& [context, module] : library->second->modules) vgpu::unload_module(*context, module);
     for (auto& [name, kernel] : library->second->kernels) gpu.kernels.erase(kernel.get());
     gpu.libraries.erase(library);

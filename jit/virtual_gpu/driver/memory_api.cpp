@@ -1,7 +1,7 @@
 // Device memory: allocations and what is known of them, page-locked host memory.
 #include <algorithm>
 
-#include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/driver/queue.h"
 
 using namespace tilewright;
 using vgpu::enter;
@@ -13,6 +13,10 @@ constexpr std::size_t kPitchAlignment = 512;
 
 CUresult allocate(vgpu::Gpu& gpu, CUctx_st& context, std::size_t bytes, CUdeviceptr* out) {
   auto address = context.memory->allocate(bytes);
+  if (!address) {  // streams may hold memory that they are about to free
+    vgpu::drain(gpu, context);
+    address = context.memory->allocate(bytes);
+  }
   if (!address) {
     gpu.explain(address.error().message);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -154,10 +158,14 @@ VGPU_API cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t h
   return result;
 }
 
+/// Waits for all that goes on.
 VGPU_API cuMemFree(CUdeviceptr address) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (address == 0) return CUDA_SUCCESS;
     if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
+    if (context.freeing.count(address)) return CUDA_ERROR_INVALID_VALUE;
+    vgpu::drain(gpu, context);
+    if (context.error != CUDA_SUCCESS) return context.error;
     return vgpu::free_memory(context, address);
   });
 }
@@ -179,11 +187,13 @@ VGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
 }
 
 VGPU_API cuMemFreeHost(void* host) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     auto range = context.host_ranges.find(address_of(host));
     if (range == context.host_ranges.end() || range->second.device == 0)
       return CUDA_ERROR_INVALID_VALUE;
     if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
+    vgpu::drain(gpu, context);
+    if (context.error != CUDA_SUCCESS) return context.error;
     const CUdeviceptr device = range->second.device;
     context.host_ranges.erase(range);
     return context.memory->free(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -203,10 +213,11 @@ VGPU_API cuMemHostRegister(void* host, size_t bytes, unsigned int flags) {
 }
 
 VGPU_API cuMemHostUnregister(void* host) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     auto range = context.host_ranges.find(address_of(host));
     if (range == context.host_ranges.end() || range->second.device != 0)
       return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    vgpu::drain(gpu, context);
     context.host_ranges.erase(range);
     return CUDA_SUCCESS;
   });

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "jit/virtual_gpu/driver/function.h"
+#include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
 #include "jit/virtual_gpu/occupancy.h"
 
@@ -296,8 +297,10 @@ VGPU_API cuModuleLoad(CUmodule* module, const char* file) {
 }
 
 VGPU_API cuModuleUnload(CUmodule module) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!context.modules.count(module)) return CUDA_ERROR_INVALID_HANDLE;
+    vgpu::drain(gpu, context);
+    if (context.error != CUDA_SUCCESS) return context.error;
     vgpu::unload_module(context, module);
     return CUDA_SUCCESS;
   });

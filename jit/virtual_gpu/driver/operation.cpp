@@ -1,10 +1,15 @@
 // What streams and graphs hold - kernels, copies, fills - enqueued and executed.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "jit/lazy_memory.h"
+#include "jit/virtual_gpu/check/shadow.h"
 #include "jit/virtual_gpu/driver/inject.h"
+#include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/memory.h"
 #include "jit/virtual_gpu/occupancy.h"
 #include "jit/virtual_gpu/timing.h"
 
@@ -93,6 +98,17 @@ double account(Gpu& gpu, const KnownLaunches::Entry& launch, double time_factor,
   return gpu.last_launch.modelled_us;
 }
 
+/// Tells the checkers where to note what the launch touches.
+Outcome run_watched(Gpu& gpu, Memory& memory, const Launch& launch) {
+  if (!gpu.footprint) return execute(memory, launch);
+  auto& arena = static_cast<Arena&>(memory);
+  if (!arena.shadow) arena.shadow = std::make_shared<GlobalShadow>();
+  arena.shadow->footprint = gpu.footprint;
+  Outcome outcome = execute(memory, launch);
+  arena.shadow->footprint = nullptr;
+  return outcome;
+}
+
 double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, double launch_us) {
   Launch launch;
   launch.program = kernel.program.get();
@@ -120,7 +136,11 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   launch.resident_blocks = std::uint64_t(std::max(occupancy(info, demand).blocks_per_sm, 1)) *
                            std::uint64_t(info.sm_count);
   Faults::Decision decision;
-  if (gpu.faults.any()) decision = gpu.faults.next(launch.kernel);
+  if (kernel.decision) {
+    decision = *kernel.decision;
+  } else if (gpu.faults.any()) {
+    decision = gpu.faults.next(launch.kernel);
+  }
   if (!inject_before(gpu, context, decision, launch.kernel)) return launch_us;
   if (const KnownLaunches::Entry* known = gpu.known_launches.find(kernel);
       known && decision.action == FaultAction::kNone)
@@ -128,7 +148,7 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   const std::vector<CUdeviceptr> touched = reachable(context, kernel);
   std::optional<OutputDamage> damage;
   if (decision.action == FaultAction::kCorrupt) damage.emplace(context, touched);
-  const Outcome outcome = execute(*context.memory, launch);
+  const Outcome outcome = run_watched(gpu, *context.memory, launch);
   if (damage) damage->apply(context, decision.random);
   gpu.checking.add(outcome.reports);
   if (outcome.fault) {
@@ -167,6 +187,8 @@ double run_fill(Gpu& gpu, CUctx_st& context, const FillOperation& fill) {
   const std::size_t bytes = fill.count * std::size_t(fill.width);
   for (std::size_t row = 0; row < fill.rows; ++row) {
     void* target = context.memory->at(fill.target + row * fill.pitch, bytes);
+    if (gpu.footprint)
+      gpu.footprint->add(Footprint::Kind::kWrite, fill.target + row * fill.pitch, bytes);
     if (fill.width == 1) {
       jit::fill_lazily(static_cast<std::byte*>(target), bytes, std::uint8_t(fill.value));
     } else if (fill.width == 2) {
@@ -196,7 +218,12 @@ double run_copy(Gpu& gpu, CUctx_st& context, const CopyOperation& copy) {
   }
   for (std::size_t row = 0; row < copy.rows; ++row) {
     const CUdeviceptr to = copy.target + row * copy.target_pitch;
-    const CUdeviceptr from = copy.source + row * copy.source_pitch;
+    CUdeviceptr from = copy.source + row * copy.source_pitch;
+    if (gpu.footprint) {
+      gpu.footprint->add(Footprint::Kind::kWrite, to, copy.bytes);
+      if (!copy.staged) gpu.footprint->add(Footprint::Kind::kRead, from, copy.bytes);
+    }
+    if (copy.staged) from = reinterpret_cast<CUdeviceptr>(copy.staged->data()) + row * copy.bytes;
     void* target = is_host_target(copy.direction) ? reinterpret_cast<void*>(to)
                                                   : context.memory->at(to, copy.bytes);
     const void* source = is_host_source(copy.direction) ? reinterpret_cast<const void*>(from)
@@ -240,24 +267,95 @@ CUresult check_fill(CUctx_st& context, const FillOperation& fill) {
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-double execute_now(Gpu& gpu, CUctx_st& context, const Operation& operation, double launch_us) {
+namespace {
+
+std::string name_of(const Operation& operation) {
   if (auto* kernel = std::get_if<KernelOperation>(&operation))
-    return run_kernel(gpu, context, *kernel, launch_us);
-  if (auto* fill = std::get_if<FillOperation>(&operation)) return run_fill(gpu, context, *fill);
-  if (auto* copy = std::get_if<CopyOperation>(&operation)) return run_copy(gpu, context, *copy);
-  if (auto* host = std::get_if<HostOperation>(&operation)) call_host(gpu, *host);
-  return 0;
+    return "kernel " + kernel->kernel->name;
+  if (auto* copy = std::get_if<CopyOperation>(&operation)) {
+    using Direction = CopyOperation::Direction;
+    return copy->direction == Direction::kToDevice ? "copy to the device"
+           : copy->direction == Direction::kToHost ? "copy to the host"
+                                                   : "copy";
+  }
+  return std::holds_alternative<FillOperation>(operation) ? "fill" : "free";
 }
 
-void execute_nodes(Gpu& gpu, CUctx_st& context, CUstream_st& stream,
+/// Of an operation that touches memory, while streams are there that it could race with.
+std::unique_ptr<StreamAccess> watch(Gpu& gpu, CUctx_st& context, const Task& task,
+                                    const Operation& operation) {
+  if (gpu.checking.check != Check::kFull) return nullptr;
+  if (context.streams.empty() && context.thread_streams.empty()) return nullptr;
+  if (std::holds_alternative<HostOperation>(operation) ||
+      std::holds_alternative<EmptyOperation>(operation))
+    return nullptr;
+  auto access = std::make_unique<StreamAccess>();
+  access->stream = task.stream_id;
+  access->count = task.count;
+  access->clock = task.clock;
+  access->name = name_of(operation);
+  return access;
+}
+
+void note(Gpu& gpu, CUctx_st& context, std::unique_ptr<StreamAccess> access) {
+  auto found = context.history.add(std::move(access));
+  if (!found) return;
+  const Range range = find_range(gpu, found->address);
+  if (range.bytes != 0)
+    found->allocation = fmt::format("{} bytes into an allocation of {} bytes at {:#x}",
+                                    found->address - range.begin, range.bytes, range.begin);
+  gpu.checking.add({std::move(*found)});
+}
+
+/// Returns the modelled time. `launch_us`: of a kernel.
+double execute_one(Gpu& gpu, CUctx_st& context, const Task& task, const Operation& operation,
+                   double launch_us) {
+  if (auto* host = std::get_if<HostOperation>(&operation)) {
+    call_host(gpu, *host);
+    return 0;
+  }
+  auto access = watch(gpu, context, task, operation);
+  gpu.footprint = access ? &access->footprint : nullptr;
+  double time_us = 0;
+  if (auto* kernel = std::get_if<KernelOperation>(&operation)) {
+    time_us = run_kernel(gpu, context, *kernel, launch_us);
+  } else if (auto* fill = std::get_if<FillOperation>(&operation)) {
+    time_us = run_fill(gpu, context, *fill);
+  } else if (auto* copy = std::get_if<CopyOperation>(&operation)) {
+    time_us = run_copy(gpu, context, *copy);
+  } else if (auto* freed = std::get_if<FreeOperation>(&operation)) {
+    const Range range = find_range(gpu, freed->address);
+    if (gpu.footprint) gpu.footprint->add(Footprint::Kind::kWrite, range.begin, range.bytes);
+    context.freeing.erase(freed->address);
+    (void)free_memory(context, freed->address);
+  }
+  gpu.footprint = nullptr;
+  if (access) note(gpu, context, std::move(access));
+  return time_us;
+}
+
+/// One after the other, until one faults. Late streams begin with those that come last.
+void execute_nodes(Gpu& gpu, CUctx_st& context, const Task& task,
                    const std::vector<GraphNode>& nodes) {
   double launch_us = gpu.description->launch_us;
-  for (const GraphNode& node : nodes) {
+  std::vector<bool> done(nodes.size());
+  for (std::size_t left = nodes.size(); left > 0; --left) {
     if (context.error != CUDA_SUCCESS) return;
-    if (auto* child = std::get_if<ChildOperation>(&node.operation)) {
-      execute_nodes(gpu, context, stream, *child->nodes);
+    std::size_t next = nodes.size() - left;
+    if (gpu.streams.late) {
+      auto is_ready = [&](std::size_t i) {
+        return !done[i] && std::all_of(nodes[i].after.begin(), nodes[i].after.end(),
+                                       [&](int before) { return done[std::size_t(before)]; });
+      };
+      next = nodes.size() - 1;
+      while (!is_ready(next)) --next;
+    }
+    done[next] = true;
+    const Operation& operation = nodes[next].operation;
+    if (auto* child = std::get_if<ChildOperation>(&operation)) {
+      execute_nodes(gpu, context, task, *child->nodes);
     } else {
-      advance(context, stream, execute_now(gpu, context, node.operation, launch_us));
+      advance(context, *task.stream, execute_one(gpu, context, task, operation, launch_us));
       // A graph has no call that could refuse one of its nodes.
       if (gpu.refused != CUDA_SUCCESS) context.error = std::exchange(gpu.refused, CUDA_SUCCESS);
     }
@@ -265,7 +363,18 @@ void execute_nodes(Gpu& gpu, CUctx_st& context, CUstream_st& stream,
   }
 }
 
-CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation) {
+}  // namespace
+
+void execute_task(Gpu& gpu, CUctx_st& context, const Task& task) {
+  if (auto* child = std::get_if<ChildOperation>(&task.operation))
+    return execute_nodes(gpu, context, task, *child->nodes);
+  if (std::holds_alternative<EmptyOperation>(task.operation)) return;
+  advance(context, *task.stream,
+          execute_one(gpu, context, task, task.operation, gpu.description->launch_us));
+}
+
+CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation,
+                TaskPointer* task) {
   CUstream_st& stream = *handle;
   if (!stream.capture) {
     if (handle == &context.default_stream) {
@@ -276,13 +385,19 @@ CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operatio
           if (member->blocking) conflict = capture->invalid = true;
       if (conflict) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
-    if (auto* child = std::get_if<ChildOperation>(&operation)) {
-      execute_nodes(gpu, context, stream, *child->nodes);
-    } else {
-      advance(context, stream, execute_now(gpu, context, operation, gpu.description->launch_us));
+    if (auto* kernel = std::get_if<KernelOperation>(&operation); kernel && gpu.faults.any()) {
+      // A launch that is refused is refused by its call.
+      kernel->decision = gpu.faults.next(kernel->kernel->name);
+      if (kernel->decision->action == FaultAction::kOutOfMemory) {
+        inject_before(gpu, context, *kernel->decision, kernel->kernel->name);
+        return std::exchange(gpu.refused, CUDA_SUCCESS);
+      }
     }
-    return std::exchange(gpu.refused, CUDA_SUCCESS);
+    const TaskPointer made = enqueue(gpu, context, stream, std::move(operation));
+    if (task) *task = made;
+    return CUDA_SUCCESS;
   }
+  if (task) *task = nullptr;
   Capture& capture = *stream.capture;
   if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   capture.nodes.push_back({std::move(operation), stream.frontier});

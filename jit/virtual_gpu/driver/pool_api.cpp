@@ -2,7 +2,7 @@
 // the device's, and freed memory goes back to it at once.
 #include <algorithm>
 
-#include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/driver/queue.h"
 
 using namespace tilewright;
 using vgpu::enter;
@@ -29,6 +29,10 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool handle, CUst
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     auto address = context.memory->allocate(bytes);
+    if (!address) {  // streams may hold memory that they are about to free
+      vgpu::drain(gpu, context);
+      address = context.memory->allocate(bytes);
+    }
     if (!address) {
       gpu.explain(address.error().message);
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -84,14 +88,16 @@ VGPU_API cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
 }
 
 VGPU_API cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUstream stream = vgpu::find_stream(context, handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture) {
       stream->capture->invalid = true;
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return vgpu::free_memory(context, address);
+    if (!context.allocations.count(address) || !context.freeing.insert(address).second)
+      return CUDA_ERROR_INVALID_VALUE;
+    return vgpu::submit(gpu, context, stream, vgpu::FreeOperation{address});
   });
 }
 

@@ -47,6 +47,25 @@ const Entry kFunctions[] = {
 #undef TILEWRIGHT_ENTRY
 };
 
+/// A function as it is for programs whose stream 0 is one of each thread.
+template <auto* kFunction>
+struct PerThread;
+template <typename... Parameters, CUresult(CUDAAPI* kFunction)(Parameters...)>
+struct PerThread<kFunction> {
+  static CUresult CUDAAPI call(Parameters... parameters) {
+    vgpu::null_is_per_thread() = true;
+    const CUresult result = kFunction(parameters...);
+    vgpu::null_is_per_thread() = false;
+    return result;
+  }
+};
+
+const Entry kPerThread[] = {
+#define TILEWRIGHT_ENTRY(name) {#name, reinterpret_cast<void*>(&PerThread<&name>::call)},
+    TILEWRIGHT_VGPU_STREAM_FUNCTIONS(TILEWRIGHT_ENTRY)
+#undef TILEWRIGHT_ENTRY
+};
+
 #pragma GCC diagnostic pop
 
 /// The version of CUDA from which on a function takes the parameters that it takes today, and what
@@ -76,10 +95,11 @@ CUresult find(const char* symbol, void** function, int version, cuuint64_t flags
               CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function) return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
-  // Streams per thread have functions of their own, which are not built.
-  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   for (const Entry& entry : kFunctions)
-    if (!per_thread && std::strcmp(entry.name, symbol) == 0) *function = entry.function;
+    if (std::strcmp(entry.name, symbol) == 0) *function = entry.function;
+  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
+    for (const Entry& entry : kPerThread)
+      if (std::strcmp(entry.name, symbol) == 0) *function = entry.function;
   if (*function)
     for (const Since& since : kSince)
       if (std::strcmp(since.name, symbol) == 0 && version < since.version) *function = since.before;

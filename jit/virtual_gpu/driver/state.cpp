@@ -62,6 +62,12 @@ CUresult Gpu::initialise() {
     threads = std::clamp(std::atoi(given), 1, 256);
   if (const char* given = std::getenv("TILEWRIGHT_VGPU_DEADLINE"))
     deadline_s = std::max(std::strtod(given, nullptr), 0.0);
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_STREAMS"); given && !streams.set(given)) {
+    explain("TILEWRIGHT_VGPU_STREAMS is '" + std::string(given) +
+            "', expected eager, late or late:SEED");
+    std::fprintf(stderr, "tilewright vgpu: %s\n", report);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   auto wanted = Faults::from_environment();
   if (!wanted) {
     explain("TILEWRIGHT_VGPU_FAULTS: " + wanted.error().message);
@@ -114,10 +120,22 @@ void Gpu::reset_context(CUctx_st& which) {
   report = "";
 }
 
+bool& null_is_per_thread() {
+  static thread_local bool is = false;
+  return is;
+}
+
 CUstream find_stream(CUctx_st& context, CUstream handle) {
-  // One default stream serves all threads.
-  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
-    return &context.default_stream;
+  if (handle == nullptr && null_is_per_thread()) handle = CU_STREAM_PER_THREAD;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return &context.default_stream;
+  if (handle == CU_STREAM_PER_THREAD) {
+    auto& stream = context.thread_streams[std::this_thread::get_id()];
+    if (!stream) {
+      stream = std::make_unique<CUstream_st>();
+      stream->id = ++Gpu::instance().ids;
+    }
+    return stream.get();
+  }
   return context.streams.count(handle) ? handle : nullptr;
 }
 
@@ -126,6 +144,8 @@ double ready_us(const CUctx_st& context, const CUstream_st& stream) {
   if (&stream == &context.default_stream) {
     for (const auto& [handle, other] : context.streams)
       if (other->blocking) ready = std::max(ready, other->ready_us);
+    for (const auto& [thread, other] : context.thread_streams)
+      ready = std::max(ready, other->ready_us);
   } else if (stream.blocking) {
     ready = std::max(ready, context.default_stream.ready_us);
   }

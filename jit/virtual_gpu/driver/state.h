@@ -1,14 +1,15 @@
 /// What the virtual driver keeps: one process, one device, its primary context and its handles.
 ///
-/// Work is executed when it is enqueued, in the order of the calls: one of the orders that streams
-/// and events allow, so that whatever is enqueued later finds it done. As on hardware, an enqueueing
-/// call succeeds when the work it enqueues faults; the context's error is returned by the calls after
-/// it, until the context is reset. Every call holds the one lock of the process.
+/// Work waits in the queue of its stream (queue.h) and is executed by the call that enqueues it, or
+/// as late as streams and events allow. As on hardware, an enqueueing call succeeds when the work it
+/// enqueues faults; the context's error is returned by the calls after it, until the context is
+/// reset. Every call holds the one lock of the process.
 #pragma once
 
 #include <cuda.h>
 
 #include <array>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -25,6 +26,8 @@
 #include "jit/virtual_gpu/driver/checking.h"
 #include "jit/virtual_gpu/driver/faults.h"
 #include "jit/virtual_gpu/driver/known_launches.h"
+#include "jit/virtual_gpu/driver/stream_clock.h"
+#include "jit/virtual_gpu/driver/stream_history.h"
 #include "jit/virtual_gpu/driver/telemetry.h"
 #include "jit/virtual_gpu/machine.h"
 
@@ -42,6 +45,7 @@ struct KernelOperation {
   unsigned dynamic_shared_bytes = 0;
   bool cooperative = false;
   std::vector<std::byte> parameters;
+  std::optional<Faults::Decision> decision;  ///< none: drawn when it is executed
 };
 
 struct FillOperation {
@@ -58,14 +62,21 @@ struct CopyOperation {
   CUdeviceptr target = 0, source = 0;  ///< a host address where that is its side
   std::size_t bytes = 0;
   std::size_t rows = 1, target_pitch = 0, source_pitch = 0;
+  std::shared_ptr<const std::vector<std::byte>> staged;  ///< rows without a pitch, for `source`
 };
 
 struct HostOperation {
   CUhostFn function = nullptr;
   void* data = nullptr;
+  std::shared_ptr<void> kept;  ///< what `data` points to, where it is the driver's own
 };
 
 struct EmptyOperation {};
+
+/// Frees memory in the order of a stream.
+struct FreeOperation {
+  CUdeviceptr address = 0;
+};
 
 struct GraphNode;
 /// A graph as a node of another one, as it was when it was added.
@@ -74,13 +85,26 @@ struct ChildOperation {
 };
 
 using Operation = std::variant<KernelOperation, FillOperation, CopyOperation, HostOperation,
-                               EmptyOperation, ChildOperation>;
+                               EmptyOperation, ChildOperation, FreeOperation>;
 
 struct GraphNode {
   Operation operation;
   std::vector<int> after;          ///< indices of earlier nodes
   CUgraphNode original = nullptr;  ///< the node that an instantiated one was made from
 };
+
+/// Work in the queue of a stream.
+struct Task {
+  std::uint64_t number = 0;  ///< in the order of the calls
+  CUstream stream = nullptr;
+  Operation operation;
+  std::vector<std::shared_ptr<Task>> after;  ///< of other streams; none once it is done
+  StreamClock clock;                         ///< what it comes after
+  std::uint64_t stream_id = 0, count = 0;    ///< its place: the `count`-th of its stream
+  double time_us = 0;                        ///< modelled time at which it was done
+  bool done = false;
+};
+using TaskPointer = std::shared_ptr<Task>;
 
 /// A capture in progress: streams that a wait drew in share it.
 struct Capture {
@@ -134,6 +158,11 @@ struct CUstream_st {
   int priority = 0;
   std::uint64_t id = 0;
   double ready_us = 0;  ///< modelled time at which its work is done
+  std::deque<tilewright::vgpu::TaskPointer> queue;
+  tilewright::vgpu::TaskPointer last;  ///< that was enqueued; null: none yet
+  bool running = false;                ///< a task of its queue, maybe on another thread
+  tilewright::vgpu::StreamClock clock;
+  std::uint64_t count = 0;  ///< tasks so far
   std::shared_ptr<tilewright::vgpu::Capture> capture;
   std::vector<int> frontier;  ///< nodes of the capture that the next one comes after
 };
@@ -141,7 +170,7 @@ struct CUstream_st {
 struct CUevent_st {
   bool timed = true;
   bool recorded = false;
-  double time_us = 0;
+  tilewright::vgpu::TaskPointer record;                ///< its last one, outside of captures
   std::shared_ptr<tilewright::vgpu::Capture> capture;  ///< of its last record, if captured
   std::vector<int> frontier;
 };
@@ -189,6 +218,11 @@ struct CUctx_st {
   std::unordered_map<CUevent, std::unique_ptr<CUevent_st>> events;
   std::unordered_set<CUfunction> functions;
   CUstream_st default_stream;
+  std::map<std::thread::id, std::unique_ptr<CUstream_st>> thread_streams;  ///< default ones
+  std::vector<std::unique_ptr<CUstream_st>> retired;  ///< destroyed before their work was done
+  std::unordered_set<CUdeviceptr> freeing;            ///< by tasks
+  tilewright::vgpu::StreamClock host_clock;           ///< what the host has waited for
+  tilewright::vgpu::StreamHistory history;
   std::vector<std::shared_ptr<tilewright::vgpu::Capture>> captures;  ///< active ones
 
   double device_us = 0;  ///< modelled time at which the device is idle: it does one thing at a time
@@ -224,6 +258,9 @@ struct Gpu {
   std::vector<std::uint64_t> chosen_blocks;  ///< ascending; empty: as sample_blocks says
   double deadline_s = 0;
   int threads = 1;
+  StreamOrder streams;
+  std::uint64_t tasks = 0;         ///< enqueued so far
+  Footprint* footprint = nullptr;  ///< of the operation under way; null: nobody asks
   Checking checking;
 
   Telemetry telemetry;
@@ -306,22 +343,24 @@ CUresult enter(Needs needs, Body&& body) noexcept {
   }
 }
 
-/// The default stream for 0 and CU_STREAM_LEGACY; null where the handle is none of ours.
+/// Whether stream 0 is the thread's own on this thread, for the length of a call.
+bool& null_is_per_thread();
+
+/// The default stream for 0 and CU_STREAM_LEGACY, the thread's own for CU_STREAM_PER_THREAD; null
+/// where the handle is none of ours.
 CUstream find_stream(CUctx_st& context, CUstream handle);
 
 /// Modelled time at which what `stream` holds is done: the default stream waits for blocking ones.
 double ready_us(const CUctx_st& context, const CUstream_st& stream);
 void advance(CUctx_st& context, CUstream_st& stream, double duration_us);
 
-/// Enqueues: adds a node where the stream captures, else executes.
-CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation);
+/// Enqueues: adds a node where the stream captures, else a task. `task`: gets it, null for a node.
+CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operation,
+                TaskPointer* task = nullptr);
 
-/// Executes now; a fault becomes the error of the context. `launch_us`: of a kernel.
-/// Returns the modelled time. Gives the lock of the process away while a host function runs.
-double execute_now(Gpu& gpu, CUctx_st& context, const Operation& operation, double launch_us);
-/// One after the other, until one faults.
-void execute_nodes(Gpu& gpu, CUctx_st& context, CUstream_st& stream,
-                   const std::vector<GraphNode>& nodes);
+/// Executes now; a fault becomes the error of the context. Gives the lock of the process away while
+/// a host function runs.
+void execute_task(Gpu& gpu, CUctx_st& context, const Task& task);
 
 /// CUDA_SUCCESS, or the error of a call that must not be made while a capture goes on: it ends the
 /// capture.

@@ -1,7 +1,7 @@
-// Streams and events. Work is done when it is enqueued, so that waiting is bookkeeping of modelled
-// time and of what a capture records.
+// Streams and events.
 #include <algorithm>
 
+#include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
@@ -43,22 +43,25 @@ CUresult wait_in_capture(CUctx_st& context, CUstream stream, const CUevent_st& e
 }
 
 CUresult sync_stream(CUstream handle, bool wait) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUstream stream = vgpu::find_stream(context, handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult refused = refuse_if_capturing(stream)) return refused;
-    if (wait) context.host_us = vgpu::ready_us(context, *stream);
-    return CUDA_SUCCESS;
+    if (!wait) return vgpu::query(gpu, context, vgpu::pending(context, *stream));
+    vgpu::wait_for_stream(gpu, context, *stream);
+    return context.error;
   });
 }
 
 CUresult sync_event(CUevent handle, bool wait) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     auto event = context.events.find(handle);
     if (event == context.events.end()) return CUDA_ERROR_INVALID_HANDLE;
     if (event->second->capture) return CUDA_ERROR_CAPTURED_EVENT;
-    if (wait) context.host_us = std::max(context.host_us, event->second->time_us);
-    return CUDA_SUCCESS;
+    const vgpu::TaskPointer record = event->second->record;
+    if (!wait) return vgpu::query(gpu, context, record);
+    vgpu::wait_for(gpu, context, record);
+    return context.error;
   });
 }
 
@@ -150,13 +153,13 @@ VGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* d
       CUstreamCallback callback;
       CUstream stream;
       void* data;
-    } call{callback, handle, data};
-    vgpu::call_host(gpu, {[](void* at) {
-                            const Call& what = *static_cast<Call*>(at);
-                            what.callback(what.stream, CUDA_SUCCESS, what.data);
-                          },
-                          &call});
-    return CUDA_SUCCESS;
+    };
+    auto call = std::make_shared<Call>(Call{callback, handle, data});
+    auto run = [](void* at) {
+      const Call& what = *static_cast<Call*>(at);
+      what.callback(what.stream, CUDA_SUCCESS, what.data);
+    };
+    return vgpu::submit(gpu, context, stream, vgpu::HostOperation{run, call.get(), call});
   });
 }
 
@@ -168,6 +171,7 @@ VGPU_API cuStreamDestroy(CUstream handle) {
       capture->invalid = true;
       std::erase(capture->members, handle);
     }
+    if (!stream->second->queue.empty()) context.retired.push_back(std::move(stream->second));
     context.streams.erase(stream);
     return CUDA_SUCCESS;
   });
@@ -177,7 +181,7 @@ VGPU_API cuStreamSynchronize(CUstream stream) { return sync_stream(stream, true)
 VGPU_API cuStreamQuery(CUstream stream) { return sync_stream(stream, false); }
 
 VGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     const CUstream stream = vgpu::find_stream(context, handle);
     auto event = context.events.find(event_handle);
@@ -185,7 +189,7 @@ VGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
     if (!event->second->recorded) return CUDA_SUCCESS;
     if (stream->capture || event->second->capture)
       return wait_in_capture(context, stream, *event->second);
-    stream->ready_us = std::max(stream->ready_us, event->second->time_us);
+    vgpu::enqueue(gpu, context, *stream, vgpu::EmptyOperation{}, {event->second->record});
     return CUDA_SUCCESS;
   });
 }
@@ -209,7 +213,7 @@ VGPU_API cuEventDestroy(CUevent event) {
 }
 
 VGPU_API cuEventRecord(CUevent event_handle, CUstream stream_handle) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUstream stream = vgpu::find_stream(context, stream_handle);
     auto found = context.events.find(event_handle);
     if (!stream || found == context.events.end()) return CUDA_ERROR_INVALID_HANDLE;
@@ -218,7 +222,8 @@ VGPU_API cuEventRecord(CUevent event_handle, CUstream stream_handle) {
     event.recorded = true;
     event.capture = stream->capture;
     event.frontier = stream->frontier;
-    event.time_us = vgpu::ready_us(context, *stream);
+    if (!stream->capture)
+      event.record = vgpu::enqueue(gpu, context, *stream, vgpu::EmptyOperation{});
     return CUDA_SUCCESS;
   });
 }
@@ -240,8 +245,9 @@ VGPU_API cuEventElapsedTime(float* milliseconds, CUevent start_handle, CUevent e
     for (const CUevent_st* event : {start->second.get(), end->second.get()}) {
       if (!event->timed || !event->recorded) return CUDA_ERROR_INVALID_HANDLE;
       if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
+      if (!event->record->done) return CUDA_ERROR_NOT_READY;
     }
-    *milliseconds = float((end->second->time_us - start->second->time_us) * 1e-3);
+    *milliseconds = float((end->second->record->time_us - start->second->record->time_us) * 1e-3);
     return CUDA_SUCCESS;
   });
 }

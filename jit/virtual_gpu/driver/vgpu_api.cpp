@@ -1,7 +1,7 @@
 // What the library exports beside the driver API.
 #include <algorithm>
 
-#include "jit/virtual_gpu/driver/state.h"
+#include "jit/virtual_gpu/driver/queue.h"
 
 using namespace tilewright;
 using vgpu::enter;
@@ -31,6 +31,7 @@ VGPU_API tilewrightVgpuDescribe(const char* yaml, const char* file) {
 
 VGPU_API tilewrightVgpuSampleBlocks(std::uint64_t blocks, std::uint64_t seed) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    vgpu::drain_all(gpu);
     gpu.sample_blocks = blocks;
     gpu.sample_seed = seed;
     return CUDA_SUCCESS;
@@ -41,6 +42,7 @@ VGPU_API tilewrightVgpuChooseBlocks(const std::uint64_t* blocks, std::uint64_t c
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (count > 0 && !blocks) return CUDA_ERROR_INVALID_VALUE;
     if (!std::is_sorted(blocks, blocks + count)) return CUDA_ERROR_INVALID_VALUE;
+    vgpu::drain_all(gpu);
     gpu.chosen_blocks.assign(blocks, blocks + count);
     return CUDA_SUCCESS;
   });
@@ -49,6 +51,7 @@ VGPU_API tilewrightVgpuChooseBlocks(const std::uint64_t* blocks, std::uint64_t c
 VGPU_API tilewrightVgpuSetDeadline(double seconds) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (!(seconds >= 0)) return CUDA_ERROR_INVALID_VALUE;
+    vgpu::drain_all(gpu);
     gpu.deadline_s = seconds;
     return CUDA_SUCCESS;
   });
@@ -56,6 +59,7 @@ VGPU_API tilewrightVgpuSetDeadline(double seconds) {
 
 VGPU_API tilewrightVgpuSetChecks(const char* level, std::uint64_t seed) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    vgpu::drain_all(gpu);
     if (!level || !gpu.checking.set(level)) return CUDA_ERROR_INVALID_VALUE;
     gpu.checking.seed = seed;
     if (gpu.checking.check != vgpu::Check::kOff && context.memory) context.memory->track();
@@ -81,6 +85,7 @@ VGPU_API tilewrightVgpuTimesVary(int* out) {
 VGPU_API tilewrightVgpuLastLaunch(VirtualLaunch* out) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
+    vgpu::drain_all(gpu);
     // The last launch did not finish: its fault, and not what was before it.
     if (context.error != CUDA_SUCCESS) return context.error;
     if (!gpu.launched) return CUDA_ERROR_NOT_FOUND;
@@ -98,6 +103,7 @@ extern "C" __attribute__((visibility("default"))) const char* tilewrightVgpuRepo
 extern "C" __attribute__((visibility("default"))) const char* tilewrightVgpuReports() {
   vgpu::Gpu& gpu = vgpu::Gpu::instance();
   std::lock_guard lock(gpu.mutex);
+  vgpu::drain_all(gpu);
   return gpu.checking.take();
 }
 
@@ -105,6 +111,7 @@ extern "C" __attribute__((visibility("default"))) std::uint64_t tilewrightVgpuEx
     std::uint64_t* out, std::uint64_t capacity) {
   vgpu::Gpu& gpu = vgpu::Gpu::instance();
   std::lock_guard lock(gpu.mutex);
+  vgpu::drain_all(gpu);
   if (!gpu.launched) return 0;
   const std::uint64_t count = gpu.last_launch.blocks_executed;
   for (std::uint64_t i = 0; out && i < std::min(count, capacity); ++i)
@@ -113,3 +120,10 @@ extern "C" __attribute__((visibility("default"))) std::uint64_t tilewrightVgpuEx
 }
 
 }  // namespace tilewright::jit
+
+extern "C" __attribute__((visibility("default"))) int tilewrightVgpuSetStreams(const char* mode) {
+  return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    vgpu::drain_all(gpu);
+    return mode && gpu.streams.set(mode) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}

@@ -228,6 +228,8 @@ def check_streams(device):
     ok(driver.cuEventRecord(end, first))
     ok(driver.cuStreamWaitEvent(second, end, 0))
     add(data, 2.0, 300, second)
+    while driver.cuStreamQuery(second)[0] == RESULT.CUDA_ERROR_NOT_READY:
+        pass
     ok(driver.cuStreamQuery(second))
     ok(driver.cuEventSynchronize(end))
     assert ok(driver.cuEventElapsedTime(begin, end)) > 0
