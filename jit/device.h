@@ -27,6 +27,8 @@ struct DeviceInfo {
   int max_blocks_per_sm = 32;
   std::string mig_profile;     ///< empty without MIG
   std::string driver_version;  ///< evidence, not key
+  /// "GPU-01234567-...", "MIG-..." where it is a part: which of the host's devices. Not key.
+  std::string uuid;
 
   /// What NVRTC compiles for on this device: the `a` form where there is one.
   Architecture architecture() const;

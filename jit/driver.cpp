@@ -50,6 +50,16 @@ Result<void> load_table(void* library, VirtualApi& api) {
   return {};
 }
 
+/// As NVML and nvidia-smi write it.
+std::string uuid_text(const CUuuid& uuid, bool part) {
+  std::string text = part ? "MIG" : "GPU";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
 ErrorCode code_of(CUresult result) {
   switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
@@ -164,6 +174,9 @@ Result<void> Driver::State::ask_devices(const Driver& driver) {
     info.driver_version = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
     TILEWRIGHT_TRY(
         driver.check(api.cuDeviceTotalMem(&info.memory_bytes, device), "cuDeviceTotalMem"));
+    CUuuid uuid{};
+    TILEWRIGHT_TRY(driver.check(api.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+    info.uuid = uuid_text(uuid, !info.mig_profile.empty());
     int l2 = 0, shared_per_sm = 0, shared_per_block = 0;
     const std::pair<CUdevice_attribute, int*> attributes[] = {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &info.compute_major},
@@ -227,6 +240,8 @@ const DriverApi& Driver::api() const { return state_->api; }
 const VirtualApi* Driver::virtual_api() const {
   return state_->kind == DriverKind::kVirtual ? &state_->virtual_api : nullptr;
 }
+
+void* Driver::symbol(const char* name) const { return dlsym(state_->library, name); }
 
 Result<void> Driver::check(CUresult result, std::string_view call) const {
   if (result == CUDA_SUCCESS) return {};

@@ -50,6 +50,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   const DriverApi& api() const;
   /// Null on a real driver.
   const VirtualApi* virtual_api() const;
+  /// A function that the driver's library exports beside the tables above; null if it does not.
+  void* symbol(const char* name) const;
 
   /// Turns the result of a call into a Result. `call` is for the message: "cuMemAlloc(4096)".
   Result<void> check(CUresult result, std::string_view call) const;

@@ -13,7 +13,8 @@ namespace tilewright::jit {
 #define TILEWRIGHT_DRIVER_FUNCTIONS(apply)                                                        \
   apply(cuInit) apply(cuDriverGetVersion) apply(cuGetErrorName) apply(cuGetErrorString)           \
   apply(cuDeviceGetCount) apply(cuDeviceGet) apply(cuDeviceGetName)                               \
-  apply(cuDeviceGetAttribute) apply(cuDeviceTotalMem) apply(cuDevicePrimaryCtxRetain)             \
+  apply(cuDeviceGetAttribute) apply(cuDeviceGetUuid) apply(cuDeviceTotalMem)                      \
+  apply(cuDevicePrimaryCtxRetain)                                                                 \
   apply(cuDevicePrimaryCtxRelease) apply(cuDevicePrimaryCtxReset) apply(cuCtxSetCurrent)          \
   apply(cuCtxGetCurrent) apply(cuCtxSynchronize) apply(cuMemGetInfo) apply(cuMemAlloc)            \
   apply(cuMemFree) apply(cuMemcpyHtoD) apply(cuMemcpyDtoH) apply(cuMemcpyDtoD)                    \

@@ -50,10 +50,12 @@ const CandidateReport* Arm::safe_report() const {
 
 void Arm::take(CandidateReport report, std::shared_ptr<const jit::Image> image) {
   strategy->tell(report.config,
-                 report.failure ? std::nullopt : std::optional<double>(report.sample.time_us));
+                 report.failure ? std::nullopt : std::optional<double>(report.sample.cost()));
   if (report.config == safe) safe_image = image;
   if (!report.failure) {
-    const auto rank = [](const CandidateReport& r) { return std::tie(r.sample.time_us, r.config); };
+    const auto rank = [](const CandidateReport& r) {
+      return std::make_tuple(r.sample.cost(), std::cref(r.config));
+    };
     const auto beats = [&](int other) {
       return other < 0 || rank(report) < rank(tried[static_cast<std::size_t>(other)]);
     };

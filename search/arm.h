@@ -34,7 +34,7 @@ struct Arm {
 
   double best_us() const {
     return best < 0 ? std::numeric_limits<double>::infinity()
-                    : tried[static_cast<std::size_t>(best)].sample.time_us;
+                    : tried[static_cast<std::size_t>(best)].sample.cost();
   }
   /// What became of the safe config; null until it was tried.
   const CandidateReport* safe_report() const;

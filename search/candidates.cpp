@@ -99,8 +99,8 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   trial.seed = request_.seed;
   trial.verify = request_.verify;
   trial.measure = request_.measure;
-  // A time above this can be no part of the best plan; on the virtual GPU a time costs nothing.
-  if (job.arm->best >= 0 && !measurer_.device().virtual_gpu)
+  // A time above this can be no part of the best plan. Energies do not compare with times.
+  if (job.arm->best >= 0 && trial.measure.objective != Objective::kEnergy)
     trial.measure.cut_off_us = 2 * job.arm->best_us();
   TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, measurer_.run(trial));
   report.failure = std::move(result.failure);

@@ -38,7 +38,7 @@ std::string failure_text(const Error& failure) {
 }
 
 bool beats(const Sample& rival, const Sample& choice, std::size_t rivals) {
-  if (rival.modelled) return rival.time_us < (1 - kModelledShare) * choice.time_us;
+  if (is_exact(rival)) return rival.cost() < (1 - kModelledShare) * choice.cost();
   return compare(rival, choice, kSignificance / static_cast<double>(rivals)).better;
 }
 
@@ -51,7 +51,7 @@ std::string judge(const std::vector<TrialResult>& results) {
   for (const TrialResult& rival : results) {
     if (&rival == &choice || rival.failure) continue;
     if (!beats(rival.sample, choice.sample, results.size() - 1)) continue;
-    if (best == nullptr || rival.sample.time_us < best->time_us) best = &rival.sample;
+    if (best == nullptr || rival.sample.cost() < best->cost()) best = &rival.sample;
   }
   if (best == nullptr) return "";
   return fmt::format("another plan takes {:.2f} us", best->time_us);
@@ -102,9 +102,7 @@ class Prober {
         deadline_s = std::min(deadline_s, std::max(1.0, budget_seconds_ - clock_.seconds()));
       }
     }
-    const int rounds =
-        measurer_.device().virtual_gpu ? 1 : std::max(1, trials.front().measure.repeats);
-    const auto results = measurer_.run_interleaved(trials, rounds);
+    const auto results = measurer_.run_interleaved(trials, trials.front().measure.rounds);
     if (!results || results->size() != trials.size()) {
       report.reason =
           results ? "skipped: results are missing" : "skipped: " + failure_text(results.error());

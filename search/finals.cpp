@@ -33,7 +33,7 @@ void add_ceiling(GroupReport& group, const Sample& sample, const Floor& floor) {
 
 double time_of(const PartitionReport& partition) {
   if (partition.failure) return std::numeric_limits<double>::infinity();
-  return partition.whole ? partition.whole->time_us : partition.sum_us;
+  return partition.whole ? partition.whole->cost() : partition.sum_us;
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ Result<Finals::Finalist> Finals::finalist(const Partition& partition, bool safe)
       TILEWRIGHT_ASSIGN_OR_RETURN(const Work work, work_of(group.op, request_.bindings));
       entry.best = *chosen;
       add_ceiling(entry, chosen->sample, model_.floor(work));
-      made.report.sum_us += chosen->sample.time_us;
+      made.report.sum_us += chosen->sample.cost();
     } else {
       // What its first candidate died of, for the reader.
       entry.best.failure = Error{ErrorCode::kNotFound, "no candidate was tried", ""};
@@ -138,10 +138,11 @@ Result<void> Finals::find_finalists() {
   return {};
 }
 
-/// On the virtual GPU, where times do not vary, a partition of one group has been measured already.
+/// On the virtual GPU, where times do not vary but on request, a partition of one group has been measured already.
 std::optional<TrialResult> Finals::known_result(const Finalist& finalist) const {
-  if (!measurer_.device().virtual_gpu || finalist.parts.size() != 1) return std::nullopt;
+  if (finalist.parts.size() != 1) return std::nullopt;
   const CandidateReport& candidate = *finalist.candidates.front();
+  if (!is_exact(candidate.sample)) return std::nullopt;
   if (candidate.group != templates::digest(space_.op())) return std::nullopt;
   TrialResult result;
   result.sample = candidate.sample;
@@ -203,9 +204,8 @@ Result<void> Finals::measure() {
   }
   if (trials.empty()) return {};
   clock_.show(fmt::format("{} whole plans in turns", trials.size()), 0);
-  const int rounds = measurer_.device().virtual_gpu ? 1 : std::max(1, request_.measure.repeats);
   TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results,
-                              measurer_.run_interleaved(trials, rounds));
+                              measurer_.run_interleaved(trials, request_.measure.rounds));
   if (results.size() != trials.size())
     return fail(ErrorCode::kInternal, fmt::format("the measurer returned {} results, expected {}",
                                                   results.size(), trials.size()));
@@ -223,7 +223,7 @@ void Finals::choose(TuneReport& report) const {
     report.choice = baseline_;
   }
   report.baseline_name = "unfused defaults";
-  double best_us = std::numeric_limits<double>::infinity();
+  double best = std::numeric_limits<double>::infinity();
   int leaders = 0;
   for (const Finalist& finalist : finalists_) leaders += finalist.judged && !finalist.baseline;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
@@ -235,8 +235,8 @@ void Finals::choose(TuneReport& report) const {
       comparison = compare(sample, report.baseline, kSignificance / leaders);
       if (!comparison.better) continue;
     }
-    if (sample.time_us >= best_us) continue;
-    best_us = sample.time_us;
+    if (sample.cost() >= best) continue;
+    best = sample.cost();
     report.choice = static_cast<int>(i);
     report.margin = comparison.gain;
     report.margin_interval = comparison.gain_interval;
@@ -305,7 +305,7 @@ Result<void> Finals::add_narrow(TuneReport& report, const Finalist& finalist,
 std::optional<Finals::Finalist> Finals::rival_of(const Finalist& chosen) {
   const auto longest = std::max_element(
       chosen.candidates.begin(), chosen.candidates.end(),
-      [](const auto* a, const auto* b) { return a->sample.time_us < b->sample.time_us; });
+      [](const auto* a, const auto* b) { return a->sample.cost() < b->sample.cost(); });
   const auto place = static_cast<std::size_t>(longest - chosen.candidates.begin());
   const CandidateReport* next = nullptr;
   Finalist rival;
@@ -316,7 +316,7 @@ std::optional<Finals::Finalist> Finals::rival_of(const Finalist& chosen) {
       if (index < 0) continue;
       const CandidateReport& candidate = arm.tried[static_cast<std::size_t>(index)];
       if (&candidate == *longest) continue;
-      if (next != nullptr && next->sample.time_us <= candidate.sample.time_us) continue;
+      if (next != nullptr && next->sample.cost() <= candidate.sample.cost()) continue;
       next = &candidate;
       rival.parts[place].family = arm.family;
       rival.parts[place].config = candidate.config;

@@ -40,7 +40,7 @@ jit::KernelResources resources_of(const json& from) {
 std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
                      const std::string& family, const templates::Config& config) {
   Hasher hasher;
-  hasher.add("trial 2").add(group.hex()).add(family).add(templates::to_string(config));
+  hasher.add("trial 3").add(group.hex()).add(family).add(templates::to_string(config));
   hasher.add(request.generator.hex()).add(request.nvrtc_version).add(device.key().hex());
   // On the virtual GPU the seed chooses the blocks that the time is extrapolated from.
   hasher.add(device.virtual_gpu ? request.seed : 0);
@@ -50,6 +50,7 @@ std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, 
     hasher.add(dimension).add(static_cast<std::uint64_t>(value));
   const MeasureSettings& measure = request.measure;
   hasher.add(std::uint64_t{measure.graph}).add(std::uint64_t{measure.cold_l2});
+  hasher.add(to_string(measure.objective));
   hasher.add(device.virtual_gpu ? measure.sample_blocks : 0);
   const VerifySettings& verify = request.verify;
   hasher.add(std::uint64_t{verify.integer}).add(std::uint64_t{verify.normal});

@@ -74,12 +74,14 @@ class VerifySession {
                                       std::uint64_t sample_blocks) = 0;
 
   /// Each plan on the session's buffers, whose inputs are random-normal data: to be timed. They share
-  /// inputs, outputs and workspace. Valid until the session's next call.
+  /// inputs, outputs and workspace. By plan, and by set of buffers: at most `sets` of them, as many as
+  /// there is memory for. Valid until the session's next call.
   struct Ready {
     jit::PreparedLaunch launch;
     CUdeviceptr workspace = 0;
   };
-  virtual Result<std::vector<Ready>> ready(std::span<const jit::LoadedPlan* const> plans) = 0;
+  virtual Result<std::vector<std::vector<Ready>>> ready(
+      std::span<const jit::LoadedPlan* const> plans, std::size_t sets = 1) = 0;
 };
 
 /// What all inputs and outputs take on a device. Needs no device.

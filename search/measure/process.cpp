@@ -234,11 +234,6 @@ class ProcessMeasurer final : public Measurer {
   std::optional<WorkerProcess> worker_;  // none: started again when it is needed
 };
 
-// What a lease is named after: the device's number, as the driver counts those that it shows us.
-std::string lease_name(const MeasureProcessOptions& options) {
-  return std::to_string(options.ordinal);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions options) {
@@ -251,7 +246,7 @@ Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions optio
   if (!worker.device().virtual_gpu) {
     const auto folder =
         options.runtime_folder.empty() ? jit::runtime_folder() : options.runtime_folder;
-    TILEWRIGHT_ASSIGN_OR_RETURN(lease, Lease::take(folder, lease_name(options)));
+    TILEWRIGHT_ASSIGN_OR_RETURN(lease, Lease::take(folder, worker.device().uuid));
   }
   return std::make_unique<ProcessMeasurer>(std::move(options), std::move(worker), std::move(lease),
                                            std::move(journal));

@@ -118,10 +118,18 @@ struct TrialRunner::State {
   Result<std::vector<TimedPlan>> ready(std::span<const Trial* const> trials,
                                        std::span<const jit::LoadedPlan* const> plans) {
     TILEWRIGHT_ASSIGN_OR_RETURN(VerifySession * session, this->session(*trials.front()));
-    TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, session->ready(plans));
-    std::vector<TimedPlan> timed;
-    for (std::size_t i = 0; i < prepared.size(); ++i)
-      timed.push_back({std::move(prepared[i].launch), prepared[i].workspace, trials[i]->measure});
+    VerifyJob job;
+    job.op = trials.front()->op.get();
+    job.bindings = trials.front()->bindings;
+    TILEWRIGHT_ASSIGN_OR_RETURN(const std::size_t bytes, tensor_bytes(job));
+    const std::size_t sets = buffer_sets(trials.front()->measure, context->device(), bytes);
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, session->ready(plans, sets));
+    std::vector<TimedPlan> timed(prepared.size());
+    for (std::size_t i = 0; i < prepared.size(); ++i) {
+      timed[i].settings = trials[i]->measure;
+      for (VerifySession::Ready& set : prepared[i])
+        timed[i].sets.push_back({std::move(set.launch), set.workspace});
+    }
     return timed;
   }
 

@@ -9,28 +9,15 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int kWarmUpLaunches = 3;
-// Launches that are enqueued before the host waits: few, so that a slow plan is cut off early.
-constexpr int kBatch = 5;
+constexpr std::size_t kMostSets = 32;
+constexpr int kTailRounds = 10;
 
-// One launch of a plan between two events.
-struct EventPair {
-  jit::Event begin, end;
-};
-
-// What is timed, as it is launched: on the stream, or as a graph.
-struct Subject {
-  Enqueue enqueue;
-  MeasureSettings settings;
-  std::optional<jit::Graph> graph;
-
-  Result<void> launch(const jit::Stream& stream) const {
-    return graph ? graph->launch(stream) : enqueue(stream);
-  }
-};
-
-Enqueue enqueue_of(const TimedPlan& plan) {
-  return [&plan](const jit::Stream& stream) { return plan.launch.launch(plan.workspace, stream); };
+std::vector<Enqueue> enqueue_of(const TimedPlan& plan) {
+  std::vector<Enqueue> result;
+  for (const TimedPlan::Set& set : plan.sets)
+    result.push_back(
+        [&set](const jit::Stream& stream) { return set.launch.launch(set.workspace, stream); });
+  return result;
 }
 
 double share(const jit::VirtualLaunch& launch) {
@@ -47,113 +34,51 @@ double share(const jit::VirtualLaunch& launch) {
   return 0;
 }
 
-Error deadline_passed() {
-  return {ErrorCode::kHang, "the deadline of the trial passed between two launches", {}};
-}
+// While it lives, launches on the virtual GPU that are like earlier ones are not executed again.
+class ReuseTimes {
+ public:
+  explicit ReuseTimes(const jit::VirtualApi* api) : api_(api) {
+    if (api_) api_->tilewrightVgpuReuseTimes(1);
+  }
+  ~ReuseTimes() {
+    if (api_) api_->tilewrightVgpuReuseTimes(0);
+  }
+  ReuseTimes(const ReuseTimes&) = delete;
+  ReuseTimes& operator=(const ReuseTimes&) = delete;
 
-bool is_over(Deadline deadline) { return std::chrono::steady_clock::now() >= deadline; }
+ private:
+  const jit::VirtualApi* api_;
+};
 
 }  // namespace
 
-Deadline deadline_in(double seconds) {
-  // Far deadlines would overflow the clock.
-  const double bounded = std::clamp(seconds, 0.0, 1e8);
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(bounded));
-}
-
 struct Timer::State {
-  const jit::Context* context = nullptr;
-  jit::Stream stream;
-  std::vector<EventPair> events;
-  jit::DeviceBuffer flush;
+  std::unique_ptr<BenchDevice> device;
 
-  const jit::VirtualApi* virtual_api() const { return context->driver().virtual_api(); }
+  const jit::VirtualApi* virtual_api() const { return device->context->driver().virtual_api(); }
 
-  Result<void> need_events(std::size_t count) {
-    while (events.size() < count) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(auto begin, jit::Event::create(*context));
-      TILEWRIGHT_ASSIGN_OR_RETURN(auto end, jit::Event::create(*context));
-      events.push_back({std::move(begin), std::move(end)});
-    }
-    return {};
+  // Whether one launch says all.
+  bool is_exact() const {
+    int vary = 0;
+    return virtual_api() && virtual_api()->tilewrightVgpuTimesVary(&vary) == CUDA_SUCCESS &&
+           vary == 0;
   }
 
-  Result<Subject> make_subject(Enqueue enqueue, const MeasureSettings& settings) {
-    Subject subject{std::move(enqueue), settings, std::nullopt};
-    if (!settings.graph) return subject;
-    TILEWRIGHT_TRY(jit::Graph::begin_capture(stream));
-    auto enqueued = subject.enqueue(stream);
-    // The capture has to end also after a launch that was refused.
-    auto graph = jit::Graph::end_capture(stream);
-    TILEWRIGHT_TRY(enqueued);
-    if (!graph) return fail(std::move(graph.error()));
-    subject.graph = std::move(*graph);
-    return subject;
+  Sample empty_sample(const MeasureSettings& settings) const {
+    Sample sample;
+    sample.modelled = virtual_api() != nullptr;
+    sample.cold_l2 = sample.modelled || settings.cold_l2;
+    sample.graph = settings.graph;
+    sample.objective = settings.objective;
+    return sample;
   }
 
-  // Writes more than L2 holds, so that nothing of the plan's tensors is left in it.
-  Result<void> flush_l2() {
-    if (flush.size() == 0) {
-      const std::size_t bytes = std::max<std::size_t>(2 * context->device().l2_bytes, 1 << 20);
-      TILEWRIGHT_ASSIGN_OR_RETURN(flush, jit::DeviceBuffer::allocate(*context, bytes));
-    }
-    return flush.fill_async(0, stream);
-  }
-
-  // Before the timed launch: L2 flushed, or warmed by a launch that is not timed. Either keeps the
-  // device busy while the host enqueues, so that its haste or delay is not in the times.
-  Result<void> set_l2(const Subject& subject) {
-    if (virtual_api()) return {};
-    return subject.settings.cold_l2 ? flush_l2() : subject.launch(stream);
-  }
-
-  Result<void> enqueue(const Subject& subject, EventPair& pair) {
-    TILEWRIGHT_TRY(set_l2(subject));
-    TILEWRIGHT_TRY(pair.begin.record(stream));
-    TILEWRIGHT_TRY(subject.launch(stream));
-    return pair.end.record(stream);
-  }
-
-  // `count` launches, enqueued together.
-  Result<std::vector<double>> batch(const Subject& subject, int count) {
-    TILEWRIGHT_TRY(need_events(static_cast<std::size_t>(count)));
-    for (int i = 0; i < count; ++i)
-      TILEWRIGHT_TRY(enqueue(subject, events[static_cast<std::size_t>(i)]));
-    TILEWRIGHT_TRY(stream.synchronize());
-    std::vector<double> times_us;
-    for (int i = 0; i < count; ++i) {
-      const EventPair& pair = events[static_cast<std::size_t>(i)];
-      TILEWRIGHT_ASSIGN_OR_RETURN(const double time_us, pair.end.elapsed_us(pair.begin));
-      times_us.push_back(time_us);
-    }
-    return times_us;
-  }
-
-  Result<Sample> time_measured(Enqueue enqueue, const MeasureSettings& settings,
-                               Deadline deadline) {
-    TILEWRIGHT_ASSIGN_OR_RETURN(const Subject subject, make_subject(std::move(enqueue), settings));
-    Sample sample = empty_sample(settings);
-    for (int i = 0; i < kWarmUpLaunches; ++i) {
-      TILEWRIGHT_TRY(batch(subject, 1));
-      if (is_over(deadline)) return fail(deadline_passed());
-    }
-    const int repeats = std::max(settings.repeats, 1);
-    double spent_us = 0;
-    while (sample.count < repeats && spent_us < settings.budget_ms * 1000) {
-      if (is_over(deadline)) return fail(deadline_passed());
-      // The first alone: it says what a batch would cost.
-      const int count = sample.count == 0 ? 1 : std::min(kBatch, repeats - sample.count);
-      TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<double> times_us, batch(subject, count));
-      for (double time_us : times_us) {
-        sample.times_us.push_back(time_us);
-        spent_us += time_us;
-      }
-      summarise(sample);
-      sample.cut_off =
-          settings.cut_off_us > 0 && surely_above(sample.times_us, settings.cut_off_us);
-      if (sample.cut_off) break;
-    }
+  Result<Sample> time_measured(std::vector<Enqueue> enqueue, const MeasureSettings& settings,
+                               Deadline deadline, Sample sample) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(DeviceBench bench,
+                                DeviceBench::create(*device, std::move(enqueue), settings));
+    TILEWRIGHT_TRY(measure(bench, settings, deadline, sample));
+    if (!sample.modelled) sample.launch_overhead_us = bench.overhead_us();
     return sample;
   }
 
@@ -161,15 +86,21 @@ struct Timer::State {
   // what binds.
   Result<Sample> time_modelled(const TimedPlan& plan) {
     Sample sample = empty_sample(plan.settings);
-    TILEWRIGHT_TRY(need_events(1));
-    EventPair& pair = events.front();
+    if (plan.settings.objective == Objective::kEnergy)
+      return fail(ErrorCode::kUnsupported,
+                  "energy is the objective on a virtual device, expected a real one");
+    TILEWRIGHT_TRY(device->need_events(1));
+    BenchDevice::EventPair& pair = device->events.front();
+    const TimedPlan::Set& set = plan.sets.front();
+    const jit::Stream& stream = device->stream;
     jit::VirtualLaunch longest;
     TILEWRIGHT_TRY(pair.begin.record(stream));
-    for (std::size_t i = 0; i < plan.launch.launches(); ++i) {
-      TILEWRIGHT_TRY(plan.launch.launch_one(i, plan.workspace, stream));
+    for (std::size_t i = 0; i < set.launch.launches(); ++i) {
+      TILEWRIGHT_TRY(set.launch.launch_one(i, set.workspace, stream));
       jit::VirtualLaunch launch;
-      TILEWRIGHT_TRY(context->driver().check(virtual_api()->tilewrightVgpuLastLaunch(&launch),
-                                             "tilewrightVgpuLastLaunch"));
+      TILEWRIGHT_TRY(device->context->driver().check(
+          virtual_api()->tilewrightVgpuLastLaunch(&launch), "tilewrightVgpuLastLaunch"));
+      sample.launch_overhead_us += launch.launch_us;
       if (launch.modelled_us > longest.modelled_us) longest = launch;
     }
     TILEWRIGHT_TRY(pair.end.record(stream));
@@ -177,9 +108,11 @@ struct Timer::State {
     sample.bound_by = longest.bound_by;
     sample.bound_fraction = share(longest);
     if (plan.settings.graph) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(const Subject subject,
-                                  make_subject(enqueue_of(plan), plan.settings));
-      TILEWRIGHT_ASSIGN_OR_RETURN(sample.times_us, batch(subject, 1));
+      MeasureSettings once = plan.settings;
+      once.objective = Objective::kLatency;
+      TILEWRIGHT_ASSIGN_OR_RETURN(DeviceBench bench,
+                                  DeviceBench::create(*device, enqueue_of(plan), once));
+      TILEWRIGHT_ASSIGN_OR_RETURN(sample.times_us, bench.launch(1));
     } else {
       TILEWRIGHT_ASSIGN_OR_RETURN(const double time_us, pair.end.elapsed_us(pair.begin));
       sample.times_us = {time_us};
@@ -188,12 +121,14 @@ struct Timer::State {
     return sample;
   }
 
-  Sample empty_sample(const MeasureSettings& settings) const {
-    Sample sample;
-    sample.modelled = virtual_api() != nullptr;
-    sample.cold_l2 = sample.modelled || settings.cold_l2;
-    sample.graph = settings.graph;
-    return sample;
+  Result<Sample> time(const TimedPlan& plan, Deadline deadline) {
+    if (!virtual_api())
+      return time_measured(enqueue_of(plan), plan.settings, deadline, empty_sample(plan.settings));
+    const ReuseTimes reuse(virtual_api());
+    TILEWRIGHT_ASSIGN_OR_RETURN(Sample sample, time_modelled(plan));
+    if (is_exact()) return sample;
+    sample.times_us.clear();
+    return time_measured(enqueue_of(plan), plan.settings, deadline, std::move(sample));
   }
 };
 
@@ -203,61 +138,63 @@ Timer& Timer::operator=(Timer&&) noexcept = default;
 Timer::~Timer() = default;
 
 Result<Timer> Timer::create(const jit::Context& context) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(jit::Stream stream, jit::Stream::create(context));
-  return Timer(std::make_unique<State>(State{&context, std::move(stream), {}, {}}));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto device, BenchDevice::create(context));
+  return Timer(std::make_unique<State>(State{std::move(device)}));
 }
 
 Result<Sample> Timer::time(const TimedPlan& plan, Deadline deadline) {
-  TILEWRIGHT_TRY(state_->context->activate());
-  if (state_->virtual_api()) return state_->time_modelled(plan);
-  return state_->time_measured(enqueue_of(plan), plan.settings, deadline);
+  TILEWRIGHT_TRY(state_->device->context->activate());
+  return state_->time(plan, deadline);
 }
 
 Result<Sample> Timer::time_enqueued(const Enqueue& enqueue, const MeasureSettings& settings,
                                     Deadline deadline) {
-  TILEWRIGHT_TRY(state_->context->activate());
-  return state_->time_measured(enqueue, settings, deadline);
+  TILEWRIGHT_TRY(state_->device->context->activate());
+  return state_->time_measured({enqueue}, settings, deadline, state_->empty_sample(settings));
 }
 
 std::vector<Result<Sample>> Timer::time_in_turns(std::span<const TimedPlan> plans, int rounds,
                                                  Deadline deadline) {
   std::vector<Result<Sample>> samples(plans.size());
-  std::vector<Subject> subjects(plans.size());
-  if (auto active = state_->context->activate(); !active) {
+  if (auto active = state_->device->context->activate(); !active) {
     for (auto& sample : samples) sample = fail(active.error());
     return samples;
   }
-  if (state_->virtual_api()) {
-    for (std::size_t i = 0; i < plans.size(); ++i) samples[i] = state_->time_modelled(plans[i]);
-    return samples;
-  }
+  const ReuseTimes reuse(state_->virtual_api());
+  const bool exact = state_->is_exact();
+  std::vector<std::optional<DeviceBench>> benches(plans.size());
+  std::vector<Turn> turns(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    auto subject = state_->make_subject(enqueue_of(plans[i]), plans[i].settings);
-    if (subject) {
-      subjects[i] = std::move(*subject);
-      samples[i] = state_->empty_sample(plans[i].settings);
+    turns[i].settings = plans[i].settings;
+    turns[i].sample = state_->empty_sample(plans[i].settings);
+    // On the virtual GPU what binds is read from launches of their own.
+    if (state_->virtual_api()) turns[i].sample = state_->time_modelled(plans[i]);
+    if (exact || !turns[i].sample) continue;
+    turns[i].sample->times_us.clear();
+    auto bench = DeviceBench::create(*state_->device, enqueue_of(plans[i]), plans[i].settings);
+    if (bench) {
+      turns[i].bench = &benches[i].emplace(std::move(*bench));
     } else {
-      samples[i] = fail(std::move(subject.error()));
+      turns[i].sample = fail(std::move(bench.error()));
     }
   }
-  for (int round = -kWarmUpLaunches; round < rounds; ++round) {
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (!samples[i]) continue;
-      if (is_over(deadline)) {
-        samples[i] = fail(deadline_passed());
-        continue;
-      }
-      auto times_us = state_->batch(subjects[i], 1);
-      if (!times_us) {
-        samples[i] = fail(std::move(times_us.error()));
-      } else if (round >= 0) {
-        samples[i]->times_us.push_back(times_us->front());
-      }
-    }
+  const bool tails = !plans.empty() && plans.front().settings.objective == Objective::kTail;
+  if (!exact) measure_in_turns(turns, tails ? kTailRounds * rounds : rounds, deadline);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (turns[i].sample && benches[i] && !turns[i].sample->modelled)
+      turns[i].sample->launch_overhead_us = benches[i]->overhead_us();
+    samples[i] = std::move(turns[i].sample);
   }
-  for (auto& sample : samples)
-    if (sample) summarise(*sample);
   return samples;
+}
+
+std::size_t buffer_sets(const MeasureSettings& settings, const jit::DeviceInfo& device,
+                        std::size_t bytes) {
+  const bool back_to_back =
+      settings.objective == Objective::kThroughput || settings.objective == Objective::kEnergy;
+  if (!back_to_back || !settings.cold_l2 || device.virtual_gpu || bytes == 0) return 1;
+  // All sets together twice the L2, so that none is left of a set when its turn comes.
+  return std::clamp<std::size_t>(2 * device.l2_bytes / bytes + 1, 2, kMostSets);
 }
 
 }  // namespace tilewright::search

@@ -1,35 +1,30 @@
-/// Times launches of prepared plans on one device.
+/// Times launches of prepared plans on one device, by events, as protocol.h says.
 ///
-/// On a real device by events around each launch, after a warm-up. Before each timed launch a cold L2
-/// is made by writing a buffer twice its size, a warm one by a launch that is not timed; both also
-/// keep the device busy while the host enqueues. On the virtual device by its timing model: no
-/// warm-up, and one launch, since a second one would say the same; the model assumes a cold L2.
+/// On a real device a cold L2 is made by writing a buffer twice its size before each timed launch, a
+/// warm one by a launch that is not timed; both also keep the device busy while the host enqueues.
+/// Launches back to back take other buffers each time instead. On the virtual device times are its
+/// timing model's, whose L2 is cold: one launch says all, unless faults on request make times vary.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "jit/launch.h"
-#include "search/measure/trial.h"
+#include "search/measure/device_bench.h"
 
 namespace tilewright::search {
 
-using Deadline = std::chrono::steady_clock::time_point;
-Deadline deadline_in(double seconds);
-
-/// What is timed: a plan prepared on its buffers.
+/// What is timed: a plan prepared on buffers; more than one set of them where each launch back to
+/// back should find L2 without its tensors.
 struct TimedPlan {
-  jit::PreparedLaunch launch;
-  CUdeviceptr workspace = 0;
+  struct Set {
+    jit::PreparedLaunch launch;
+    CUdeviceptr workspace = 0;
+  };
+  std::vector<Set> sets;
   MeasureSettings settings;
 };
-
-/// What is timed, when it is no plan: enqueues work on a stream, the same each time.
-using Enqueue = std::function<Result<void>(const jit::Stream&)>;
 
 /// One thread at a time; keep it no longer than `context`.
 class Timer {
@@ -39,16 +34,14 @@ class Timer {
   Timer& operator=(Timer&&) noexcept;
   ~Timer();
 
-  /// Warm-up, then launches until repeats, budget or cut-off says stop. Errors: kHang when
-  /// `deadline` passes between launches; what a launch fails with.
+  /// Errors: those of measure() in protocol.h; kUnsupported for energy on a virtual device.
   Result<Sample> time(const TimedPlan& plan, Deadline deadline);
 
   /// As time(), of a library's launches. On a real device only.
   Result<Sample> time_enqueued(const Enqueue& enqueue, const MeasureSettings& settings,
                                Deadline deadline);
 
-  /// All in turns, `rounds` times. A plan that fails has its error; the others go on. The settings'
-  /// repeats, budget and cut-off do not count.
+  /// As measure_in_turns() in protocol.h.
   std::vector<Result<Sample>> time_in_turns(std::span<const TimedPlan> plans, int rounds,
                                             Deadline deadline);
 
@@ -57,5 +50,9 @@ class Timer {
   explicit Timer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// Sets of buffers that a plan with these settings is best timed on, where one takes `bytes`.
+std::size_t buffer_sets(const MeasureSettings& settings, const jit::DeviceInfo& device,
+                        std::size_t bytes);
 
 }  // namespace tilewright::search

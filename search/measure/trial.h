@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jit/image.h"
@@ -16,11 +17,27 @@
 
 namespace tilewright::search {
 
+/// What makes one plan better than another (docs/measuring.md).
+enum class Objective : std::uint8_t {
+  kLatency = 1,     ///< median time of a single launch
+  kThroughput = 2,  ///< median time per launch of launches back to back
+  kTail = 3,        ///< the 99th percentile of the times of single launches
+  kEnergy = 4,      ///< energy per launch of launches back to back; on a real device only
+};
+/// "latency", "throughput", "p99", "energy".
+std::string_view to_string(Objective objective);
+std::optional<Objective> objective_named(std::string_view name);
+
 struct MeasureSettings {
-  int repeats = 20;        ///< timed launches, at most
+  int repeats = 400;       ///< timed launches, at most
   double budget_ms = 100;  ///< device time of the timed launches, at most
+  /// Stop when the interval of the median reaches no further than this share of it to either side.
+  double precision = 0.02;
+  /// Of an interleaved comparison; of tails, which need more, ten times as many.
+  int rounds = 20;
+  Objective objective = Objective::kLatency;
   bool graph = false;      ///< replay a captured graph instead of stream launches
-  bool cold_l2 = true;     ///< flush L2 before each timed launch
+  bool cold_l2 = true;     ///< flush L2 before each timed launch; back to back: other buffers
   double deadline_s = 20;  ///< wall time, from when its data is made: then the process is killed
   /// The same of making its data, once per problem. As it is, only a machine out of order needs more.
   double prepare_deadline_s = 120;
@@ -57,6 +74,23 @@ struct Sample {
   bool cold_l2 = true, graph = false;
   std::string bound_by;       ///< modelled: the resource that binds the longest launch
   double bound_fraction = 0;  ///< modelled: its share of the time, at most 1
+
+  Objective objective = Objective::kLatency;
+  double low_us = 0, high_us = 0;  ///< of the median, at 95 %; infinite ends: too few launches
+  double p99_us = 0;
+  double energy_uj = 0;             ///< per launch; 0: not asked for
+  std::vector<double> energies_uj;  ///< its readings; of an interleaved run one a round
+  double launch_overhead_us = 0;    ///< of the host, to enqueue the plan; modelled: of the model
+  int warm_up = 0;                  ///< launches before the steady state
+  bool steady = true;               ///< false: it was not reached, the times may still fall
+  int rejected = 0;  ///< launches while the device was throttled or changed its clock
+  // The device while it was measured: the clock of most launches, the highest of the others.
+  unsigned sm_clock_mhz = 0, temperature_c = 0;  ///< 0: not told
+  double power_w = 0;
+  std::uint64_t throttle_reasons = 0;  ///< bits of nvmlClocksEventReasons that were seen
+
+  /// What the objective says: the less, the better. Microseconds; of kEnergy microjoules.
+  double cost() const;
 };
 
 struct TrialResult {

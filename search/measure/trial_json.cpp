@@ -27,7 +27,10 @@ json to_json(const MeasureSettings& settings) {
           {"cold_l2", settings.cold_l2},
           {"deadline_s", settings.deadline_s},
           {"cut_off_us", settings.cut_off_us},
-          {"sample_blocks", settings.sample_blocks}};
+          {"sample_blocks", settings.sample_blocks},
+          {"precision", settings.precision},
+          {"rounds", settings.rounds},
+          {"objective", to_string(settings.objective)}};
 }
 
 VerifySettings verify_from(const json& object) {
@@ -40,8 +43,12 @@ VerifySettings verify_from(const json& object) {
 
 MeasureSettings measure_from(const json& object) {
   const MeasureSettings defaults;
+  const auto objective = objective_named(object.value("objective", std::string("latency")));
   return {.repeats = object.value("repeats", defaults.repeats),
           .budget_ms = object.value("budget_ms", defaults.budget_ms),
+          .precision = object.value("precision", defaults.precision),
+          .rounds = object.value("rounds", defaults.rounds),
+          .objective = objective.value_or(defaults.objective),
           .graph = object.value("graph", defaults.graph),
           .cold_l2 = object.value("cold_l2", defaults.cold_l2),
           .deadline_s = object.value("deadline_s", defaults.deadline_s),

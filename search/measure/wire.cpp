@@ -53,6 +53,9 @@ std::unique_ptr<wire::MeasureSettingsT> to_wire(const MeasureSettings& settings)
   out->deadline_s = settings.deadline_s;
   out->cut_off_us = settings.cut_off_us;
   out->sample_blocks = settings.sample_blocks;
+  out->precision = settings.precision;
+  out->rounds = settings.rounds;
+  out->objective = static_cast<std::uint8_t>(settings.objective);
   return out;
 }
 
@@ -66,11 +69,59 @@ VerifySettings settings_from(const wire::VerifySettingsT& settings) {
 MeasureSettings settings_from(const wire::MeasureSettingsT& settings) {
   return {.repeats = settings.repeats,
           .budget_ms = settings.budget_ms,
+          .precision = settings.precision,
+          .rounds = settings.rounds,
+          .objective = static_cast<Objective>(settings.objective),
           .graph = settings.graph,
           .cold_l2 = settings.cold_l2,
           .deadline_s = settings.deadline_s,
           .cut_off_us = settings.cut_off_us,
           .sample_blocks = settings.sample_blocks};
+}
+
+wire::SampleT to_wire(const Sample& sample) {
+  wire::SampleT out;
+  out.times_us = sample.times_us;
+  out.cut_off = sample.cut_off;
+  out.modelled = sample.modelled;
+  out.cold_l2 = sample.cold_l2;
+  out.graph = sample.graph;
+  out.bound_by = sample.bound_by;
+  out.bound_fraction = sample.bound_fraction;
+  out.objective = static_cast<std::uint8_t>(sample.objective);
+  out.energies_uj = sample.energies_uj;
+  out.launch_overhead_us = sample.launch_overhead_us;
+  out.warm_up = sample.warm_up;
+  out.steady = sample.steady;
+  out.rejected = sample.rejected;
+  out.sm_clock_mhz = sample.sm_clock_mhz;
+  out.temperature_c = sample.temperature_c;
+  out.power_w = sample.power_w;
+  out.throttle_reasons = sample.throttle_reasons;
+  return out;
+}
+
+Sample sample_from(const wire::SampleT& sample) {
+  Sample out;
+  out.times_us = sample.times_us;
+  out.cut_off = sample.cut_off;
+  out.modelled = sample.modelled;
+  out.cold_l2 = sample.cold_l2;
+  out.graph = sample.graph;
+  out.bound_by = sample.bound_by;
+  out.bound_fraction = sample.bound_fraction;
+  out.objective = static_cast<Objective>(sample.objective);
+  out.energies_uj = sample.energies_uj;
+  out.launch_overhead_us = sample.launch_overhead_us;
+  out.warm_up = sample.warm_up;
+  out.steady = sample.steady;
+  out.rejected = sample.rejected;
+  out.sm_clock_mhz = sample.sm_clock_mhz;
+  out.temperature_c = sample.temperature_c;
+  out.power_w = sample.power_w;
+  out.throttle_reasons = sample.throttle_reasons;
+  summarise(out);
+  return out;
 }
 
 Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message), {}}; }
@@ -179,14 +230,7 @@ wire::ResultT to_wire(const TrialResult& result) {
   out.verification->tolerance = result.verification.tolerance;
   out.verification->worst_ratio = result.verification.worst_ratio;
   out.verification->sampled = result.verification.sampled;
-  out.sample = std::make_unique<wire::SampleT>();
-  out.sample->times_us = result.sample.times_us;
-  out.sample->cut_off = result.sample.cut_off;
-  out.sample->modelled = result.sample.modelled;
-  out.sample->cold_l2 = result.sample.cold_l2;
-  out.sample->graph = result.sample.graph;
-  out.sample->bound_by = result.sample.bound_by;
-  out.sample->bound_fraction = result.sample.bound_fraction;
+  out.sample = std::make_unique<wire::SampleT>(to_wire(result.sample));
   out.seconds = result.seconds;
   return out;
 }
@@ -203,16 +247,7 @@ TrialResult from_wire(const wire::ResultT& result) {
                         .tolerance = result.verification->tolerance,
                         .worst_ratio = result.verification->worst_ratio,
                         .sampled = result.verification->sampled};
-  if (result.sample) {
-    out.sample.times_us = result.sample->times_us;
-    out.sample.cut_off = result.sample->cut_off;
-    out.sample.modelled = result.sample->modelled;
-    out.sample.cold_l2 = result.sample->cold_l2;
-    out.sample.graph = result.sample->graph;
-    out.sample.bound_by = result.sample->bound_by;
-    out.sample.bound_fraction = result.sample->bound_fraction;
-    summarise(out.sample);
-  }
+  if (result.sample) out.sample = sample_from(*result.sample);
   out.seconds = result.seconds;
   return out;
 }

@@ -43,6 +43,7 @@ wire::OpenedT describe(const jit::DeviceInfo& device) {
   opened.max_threads_per_sm = device.max_threads_per_sm;
   opened.max_blocks_per_sm = device.max_blocks_per_sm;
   opened.mig_profile = device.mig_profile;
+  opened.uuid = device.uuid;
   opened.driver_version = device.driver_version;
   return opened;
 }

@@ -49,6 +49,7 @@ jit::DeviceInfo device_from(const wire::OpenedT& opened) {
   device.max_threads_per_sm = opened.max_threads_per_sm;
   device.max_blocks_per_sm = opened.max_blocks_per_sm;
   device.mig_profile = opened.mig_profile;
+  device.uuid = opened.uuid;
   device.driver_version = opened.driver_version;
   return device;
 }

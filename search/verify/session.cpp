@@ -162,20 +162,26 @@ class Session : public VerifySession {
     return verification;
   }
 
-  Result<std::vector<Ready>> ready(std::span<const jit::LoadedPlan* const> plans) override {
+  Result<std::vector<std::vector<Ready>>> ready(std::span<const jit::LoadedPlan* const> plans,
+                                                std::size_t sets) override {
     TILEWRIGHT_TRY(context_.activate());
     TILEWRIGHT_TRY(use(DataKind::kNormal));
-    std::vector<Ready> result;
+    TILEWRIGHT_TRY(make_copies(sets - 1));
+    std::vector<std::vector<Ready>> result(plans.size());
     std::size_t bytes = 0;
-    for (const jit::LoadedPlan* plan : plans) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, prepare(*plan));
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, prepare(*plans[i], *current_, outputs_));
       bytes = std::max(bytes, prepared.workspace_bytes());
-      result.push_back({std::move(prepared), 0});
+      result[i].push_back({std::move(prepared), 0});
+      for (const Copy& copy : copies_) {
+        TILEWRIGHT_ASSIGN_OR_RETURN(auto other, prepare(*plans[i], copy.inputs, copy.outputs));
+        result[i].push_back({std::move(other), 0});
+      }
     }
     TILEWRIGHT_TRY(reserve_workspace(bytes));
-    for (Ready& one : result) {
-      if (one.launch.workspace_bytes() > 0) one.workspace = workspace_.address() + kRedzone;
-    }
+    for (std::vector<Ready>& plan : result)
+      for (Ready& one : plan)
+        if (one.launch.workspace_bytes() > 0) one.workspace = workspace_.address() + kRedzone;
     return result;
   }
 
@@ -319,19 +325,48 @@ class Session : public VerifySession {
     for (auto& [kind, data] : data_) data.buffers.clear();
   }
 
-  std::map<std::string, jit::TensorArgument> arguments() const {
+  /// All inputs (random-normal ones) and outputs once more.
+  struct Copy {
+    std::vector<jit::DeviceBuffer> inputs, outputs;
+  };
+
+  /// As many as asked for, or as half of the free memory holds.
+  Result<void> make_copies(std::size_t count) {
+    if (count == 0) copies_.clear();
+    const std::size_t bytes = bytes_of(tensors_.inputs) + bytes_of(tensors_.outputs);
+    while (copies_.size() < count) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(const auto memory, context_.memory());
+      if (bytes > memory.free_bytes / 2) break;
+      Copy copy;
+      TILEWRIGHT_ASSIGN_OR_RETURN(Data* const values, data(DataKind::kNormal));
+      TILEWRIGHT_TRY(upload(*values, copy.inputs));
+      for (const TensorLayout& layout : tensors_.outputs) {
+        TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer,
+                                    jit::DeviceBuffer::allocate(context_, layout.bytes));
+        copy.outputs.push_back(std::move(buffer));
+      }
+      copies_.push_back(std::move(copy));
+    }
+    return {};
+  }
+
+  std::map<std::string, jit::TensorArgument> arguments(
+      const std::vector<jit::DeviceBuffer>& inputs,
+      const std::vector<jit::DeviceBuffer>& outputs) const {
     std::map<std::string, jit::TensorArgument> result;
     for (std::size_t i = 0; i < tensors_.inputs.size(); ++i) {
-      result[tensors_.inputs[i].name] = tensors_.inputs[i].argument((*current_)[i].address());
+      result[tensors_.inputs[i].name] = tensors_.inputs[i].argument(inputs[i].address());
     }
     for (std::size_t i = 0; i < tensors_.outputs.size(); ++i) {
-      result[tensors_.outputs[i].name] = tensors_.outputs[i].argument(outputs_[i].address());
+      result[tensors_.outputs[i].name] = tensors_.outputs[i].argument(outputs[i].address());
     }
     return result;
   }
 
-  Result<jit::PreparedLaunch> prepare(const jit::LoadedPlan& plan) const {
-    std::map<std::string, jit::TensorArgument> known = arguments();
+  Result<jit::PreparedLaunch> prepare(const jit::LoadedPlan& plan,
+                                      const std::vector<jit::DeviceBuffer>& inputs,
+                                      const std::vector<jit::DeviceBuffer>& outputs) const {
+    std::map<std::string, jit::TensorArgument> known = arguments(inputs, outputs);
     std::vector<jit::TensorArgument> ordered;
     for (const jit::PlanTensor* tensor : plan.arguments()) {
       auto found = known.find(tensor->name);
@@ -377,10 +412,11 @@ class Session : public VerifySession {
                    std::uint64_t sample_blocks, const BlockChoice& choice,
                    Verification& verification) {
     TILEWRIGHT_TRY(use(kind));
-    TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, prepare(plan));
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, prepare(plan, *current_, outputs_));
     std::size_t workspace_bytes = prepared.workspace_bytes();
     TILEWRIGHT_TRY(reserve_workspace(workspace_bytes));
-    TILEWRIGHT_ASSIGN_OR_RETURN(auto launches, plan_facts(plan.plan(), job_.bindings, arguments()));
+    TILEWRIGHT_ASSIGN_OR_RETURN(
+        auto launches, plan_facts(plan.plan(), job_.bindings, arguments(*current_, outputs_)));
     TILEWRIGHT_ASSIGN_OR_RETURN(auto extents, extents_of(plan.plan()));
     TILEWRIGHT_ASSIGN_OR_RETURN(
         auto coverage, choose_coverage(*job_.op, launches, extents, sample_blocks, job_.seed));
@@ -601,6 +637,7 @@ class Session : public VerifySession {
   std::optional<DataKind> shared_kind_;    ///< what they hold
   std::vector<jit::DeviceBuffer>* current_ = nullptr;
   std::vector<jit::DeviceBuffer> outputs_;
+  std::vector<Copy> copies_;  ///< of inputs and outputs, to be timed on
   jit::DeviceBuffer workspace_;
 };
 

@@ -3,8 +3,11 @@
 //
 // The toolkit has no nvml.h: signatures, structures and numbers are those of NVML's reference, "NVML
 // API Reference Guide".
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "jit/virtual_gpu/driver/state.h"
 #include "jit/virtual_gpu/driver/telemetry.h"
@@ -43,6 +46,12 @@ struct MemoryInfo {
 struct MemoryInfoV2 {
   unsigned version;
   unsigned long long total, reserved, free, used;
+};
+
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long memory;
+  unsigned gpu_instance, compute_instance;
 };
 
 constexpr unsigned kVersion2OfMemoryInfo = sizeof(MemoryInfoV2) | 2u << 24;
@@ -322,6 +331,18 @@ VGPU_NVML nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, MemoryInfoV2* out) {
     if (out->version != kVersion2OfMemoryInfo) return NVML_ERROR_INVALID_ARGUMENT;
     const unsigned long long total = gpu.memory->capacity(), used = gpu.memory->used();
     *out = {out->version, total, 0, total - used, used};
+    return NVML_SUCCESS;
+  });
+}
+
+/// This process is the only one that has the device.
+VGPU_NVML nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
+                                                  ProcessInfo* infos) {
+  return tell(device, count, [&](vgpu::Gpu& gpu) {
+    const unsigned room = std::exchange(*count, 1u);
+    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
+    if (!infos) return NVML_ERROR_INVALID_ARGUMENT;
+    infos[0] = {unsigned(::getpid()), gpu.memory->used(), ~0u, ~0u};
     return NVML_SUCCESS;
   });
 }

@@ -21,14 +21,18 @@ outputs:
   y: {dtype: f32}
 )";
 
-constexpr char kSignature[] =
-    "extern \"C\" __global__ void __launch_bounds__(128)\n"
-    "    sum(const float* a, const float* b, float* y, long long n) {\n"
-    "  const long long i = blockIdx.x * 128LL + threadIdx.x;\n";
+std::string kernel_name(Kind kind) { return kind == Kind::kSlower ? "slower_sum" : "sum"; }
+
+std::string signature(Kind kind) {
+  return "extern \"C\" __global__ void __launch_bounds__(128)\n    " + kernel_name(kind) +
+         "(const float* a, const float* b, float* y, long long n) {\n"
+         "  const long long i = blockIdx.x * 128LL + threadIdx.x;\n";
+}
 
 std::string body(Kind kind) {
   switch (kind) {
     case Kind::kRight:
+    case Kind::kSlower:
       return "  if (i < n) y[i] = a[i] + b[i];\n}\n";
     case Kind::kSlow:
       return "  if (i >= n) return;\n"
@@ -56,7 +60,7 @@ std::shared_ptr<const jit::Image> image(Kind kind) {
     ADD_FAILURE() << compiler.error().message;
     return nullptr;
   }
-  auto made = compiler->compile({"sum.cu", kSignature + body(kind)},
+  auto made = compiler->compile({"sum.cu", signature(kind) + body(kind)},
                                 {.architecture = {9, 0, false}, .flags = {}, .cubin = false});
   if (!made) {
     ADD_FAILURE() << made.error().message << "\n" << made.error().detail;
@@ -91,6 +95,7 @@ Trial trial_of(std::shared_ptr<const jit::Image> image, const std::string& id) {
 
 Trial trial(Kind kind, const std::string& id, std::int64_t elements) {
   Trial made = trial_of(image(kind), id);
+  made.plan.launches.front().kernel = kernel_name(kind);
   made.bindings = {{"N", elements}};
   return made;
 }

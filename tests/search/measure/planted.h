@@ -1,4 +1,5 @@
 /// Trials of one small operator, y = a + b, whose kernel is right, wrong, faulting or endless.
+/// kSlower is kRight under another kernel's name, which faults on request can slow down.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace tilewright::search::planted {
 
-enum class Kind { kRight, kSlow, kWrong, kFaulting, kEndless };
+enum class Kind { kRight, kSlower, kSlow, kWrong, kFaulting, kEndless };
 
 /// Compiled with NVRTC, once per kind. For `device`, the virtual one as a rule.
 Trial trial(Kind kind, const std::string& id, std::int64_t elements = 1000);

@@ -60,7 +60,7 @@ class TimerTest : public testing::Test {
   int enqueued_ = 0;
 };
 
-constexpr int kWarmUp = 3;
+constexpr int kWarmUp = 11;  // one, then two batches of five
 
 TEST_F(TimerTest, RepeatsAsOftenAsAskedAfterAWarmUp) {
   MeasureSettings settings;
@@ -97,7 +97,7 @@ TEST_F(TimerTest, ASlowPlanIsCutOff) {
   const auto fast = timer_->time_enqueued(counted(), settings, deadline_in(20));
   ASSERT_TRUE(fast);
   EXPECT_FALSE(fast->cut_off);
-  EXPECT_EQ(fast->count, 100);
+  EXPECT_EQ(fast->count, 20);  // times that do not vary
 }
 
 TEST_F(TimerTest, AGraphIsCapturedOnceAndReplayed) {
@@ -120,7 +120,7 @@ TEST_F(TimerTest, ALaunchThatFailsEndsTheTiming) {
     ASSERT_FALSE(sample);
     EXPECT_EQ(sample.error().code, ErrorCode::kFault);
     // And the stream is as good as before, a capture ended.
-    EXPECT_TRUE(timer_->time({*fast_, 0, {}}, deadline_in(20)));
+    EXPECT_TRUE(timer_->time({{{*fast_, 0}}, {}}, deadline_in(20)));
   }
 }
 
@@ -131,7 +131,7 @@ TEST_F(TimerTest, ADeadlineThatHasPassedIsAHang) {
 }
 
 TEST_F(TimerTest, TheSlowerPlanTakesLonger) {
-  const std::vector<TimedPlan> plans{{*fast_, 0, {}}, {*slow_, 0, {}}};
+  const std::vector<TimedPlan> plans{{{{*fast_, 0}}, {}}, {{{*slow_, 0}}, {}}};
   const auto samples = timer_->time_in_turns(plans, 3, deadline_in(20));
   ASSERT_TRUE(samples[0] && samples[1]);
   EXPECT_LT(samples[0]->time_us, samples[1]->time_us);

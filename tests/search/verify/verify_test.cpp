@@ -182,7 +182,9 @@ TEST(VerifySession, LaunchesPreparedPlansOnRandomNormalData) {
   ASSERT_EQ(ready->size(), 2u);
   auto stream = jit::Stream::create(Bench::get().context());
   ASSERT_TRUE(stream);
-  for (const auto& one : *ready) {
+  for (const auto& sets : *ready) {
+    ASSERT_EQ(sets.size(), 1u);
+    const auto& one = sets.front();
     EXPECT_EQ(one.workspace, 0u);
     EXPECT_TRUE(one.launch.launch(one.workspace, *stream));
   }
@@ -200,7 +202,7 @@ TEST(VerifySession, LeavesSamplingAsTheCallerAskedForIt) {
   auto ready = (*session)->ready(plans);
   ASSERT_TRUE(ready);
   auto stream = jit::Stream::create(Bench::get().context());
-  ASSERT_TRUE((*ready)[0].launch.launch(0, *stream));
+  ASSERT_TRUE((*ready)[0][0].launch.launch(0, *stream));
   ASSERT_TRUE(stream->synchronize());
   jit::VirtualLaunch last;
   ASSERT_EQ(Bench::get().virtual_api().tilewrightVgpuLastLaunch(&last), CUDA_SUCCESS);
