@@ -51,7 +51,7 @@ Arena::Arena(std::uint64_t capacity_bytes) : capacity_(capacity_bytes) {
   // Address space is free: the wider the range, the later an address is used again. A host that
   // limits address space gets the least that works.
   constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;
-  for (std::uint64_t factor : {8, 2, 1}) {
+  for (std::uint64_t factor : {32, 8, 2, 1}) {
     reserved_ = round_up(std::max(capacity_bytes, kLeast), kHostPage) * factor + 64 * kGap;
     void* host = mmap(nullptr, reserved_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -71,7 +71,8 @@ Arena::~Arena() {
 }
 
 std::uint64_t Arena::find_room(std::uint64_t span) {
-  const std::uint64_t end = kArenaBase + reserved_;
+  const std::uint64_t end =
+      reservations_.empty() ? kArenaBase + reserved_ : reservations_.begin()->first;
   auto first_fit = [&](std::uint64_t from) -> std::uint64_t {
     std::uint64_t candidate = from;
     auto it = live_.upper_bound(from);
@@ -98,12 +99,140 @@ Result<std::uint64_t> Arena::allocate(std::uint64_t bytes) {
   if (address == 0)
     return fail(ErrorCode::kOutOfMemory,
                 fmt::format("no {} consecutive bytes are free in device memory", bytes));
-  live_.emplace(address, bytes);
-  numbers_.emplace(address, ++allocated_);
+  add_live(address, bytes);
   next_ = address + span_of(bytes);
   used_ += bytes;
-  table_.reset();
   return address;
+}
+
+std::byte* Arena::host_of(std::uint64_t address) const {
+  return address < kArenaBase ? reinterpret_cast<std::byte*>(address)
+                              : host_ + (address - kArenaBase);
+}
+
+void Arena::add_live(std::uint64_t address, std::uint64_t bytes) {
+  live_.emplace(address, bytes);
+  numbers_.emplace(address, ++allocated_);
+  table_.reset();
+}
+
+void Arena::expose(std::uint64_t host, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  add_live(host, bytes);
+}
+
+void Arena::hide(std::uint64_t host) {
+  std::lock_guard lock(mutex_);
+  auto it = live_.find(host);
+  if (it == live_.end()) return;
+  freed_.push_back({host, host + it->second});
+  if (freed_.size() > kFreedRemembered) freed_.pop_front();
+  live_.erase(it);
+  numbers_.erase(host);
+  table_.reset();
+}
+
+Result<std::uint64_t> Arena::reserve(std::uint64_t bytes, std::uint64_t alignment) {
+  std::lock_guard lock(mutex_);
+  // From the end downwards, before what is reserved already or in the gaps between.
+  std::uint64_t ceiling = kArenaBase + reserved_;
+  auto fits = [&](std::uint64_t floor) -> std::uint64_t {
+    if (ceiling < floor || ceiling - floor < bytes + kGap) return 0;
+    const std::uint64_t begin = (ceiling - kGap - bytes) / alignment * alignment;
+    return begin >= floor ? begin : 0;
+  };
+  std::uint64_t found = 0;
+  for (auto it = reservations_.rbegin(); it != reservations_.rend() && found == 0; ++it) {
+    found = fits(it->first + it->second);
+    if (found == 0) ceiling = it->first;
+  }
+  if (found == 0) {
+    std::uint64_t floor = kArenaBase + kGap;
+    for (auto [begin, size] : live_)
+      if (begin >= kArenaBase && begin < ceiling) floor = std::max(floor, begin + span_of(size));
+    found = fits(floor);
+  }
+  if (found == 0)
+    return fail(ErrorCode::kOutOfMemory,
+                fmt::format("no {} consecutive addresses are free in device memory", bytes));
+  reservations_.emplace(found, bytes);
+  return found;
+}
+
+void Arena::release(std::uint64_t address) {
+  std::lock_guard lock(mutex_);
+  reservations_.erase(address);
+}
+
+Result<void> Arena::take(std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (bytes > capacity_ - used_)
+    return fail(ErrorCode::kOutOfMemory, fmt::format("allocation of {} bytes, {} of {} are free",
+                                                     bytes, capacity_ - used_, capacity_));
+  used_ += bytes;
+  return {};
+}
+
+void Arena::give_back(std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_ -= bytes;
+}
+
+Result<void> Arena::map(std::uint64_t address, std::uint64_t bytes, int file, std::uint64_t offset,
+                        bool fresh) {
+  std::lock_guard lock(mutex_);
+  if (mmap(host_of(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+           static_cast<off_t>(offset)) == MAP_FAILED)
+    return fail(ErrorCode::kOutOfMemory, fmt::format("the host cannot map {} bytes", bytes));
+  if (written_ != nullptr) set_bits(written_, address - kArenaBase, bytes, !fresh);
+  mappings_.emplace(address, Mapping{bytes, false});
+  return {};
+}
+
+void Arena::unmap(std::uint64_t address) {
+  std::lock_guard lock(mutex_);
+  auto it = mappings_.find(address);
+  if (it == mappings_.end()) return;
+  const std::uint64_t bytes = it->second.bytes;
+  mmap(host_of(address), bytes, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  freed_.push_back({address, address + bytes});
+  if (freed_.size() > kFreedRemembered) freed_.pop_front();
+  mappings_.erase(it);
+  join_mappings(address);
+}
+
+void Arena::allow(std::uint64_t address, bool allowed) {
+  std::lock_guard lock(mutex_);
+  auto it = mappings_.find(address);
+  if (it == mappings_.end()) return;
+  it->second.allowed = allowed;
+  join_mappings(address);
+}
+
+void Arena::join_mappings(std::uint64_t address) {
+  auto reservation = reservations_.upper_bound(address);
+  if (reservation == reservations_.begin()) return;
+  --reservation;
+  const std::uint64_t begin = reservation->first, end = begin + reservation->second;
+  for (auto it = live_.lower_bound(begin); it != live_.end() && it->first < end;) {
+    numbers_.erase(it->first);
+    it = live_.erase(it);
+  }
+  std::uint64_t from = 0, to = 0;
+  auto close = [&] {
+    if (to > from) add_live(from, to - from);
+  };
+  for (auto it = mappings_.lower_bound(begin); it != mappings_.end() && it->first < end; ++it) {
+    if (!it->second.allowed) continue;
+    if (it->first != to) {
+      close();
+      from = it->first;
+    }
+    to = it->first + it->second.bytes;
+  }
+  close();
+  table_.reset();
 }
 
 Result<void> Arena::free(std::uint64_t address) {
@@ -139,18 +268,19 @@ const void* Arena::view(std::uint64_t address, std::uint64_t bytes) const {
   --it;
   std::uint64_t offset = address - it->first;
   if (offset > it->second || bytes > it->second - offset) return nullptr;
-  return host_ + (address - kArenaBase);
+  return host_of(address);
 }
 
 void* Arena::at(std::uint64_t address, std::uint64_t bytes) {
   const void* found = view(address, bytes);
-  if (found != nullptr && written_ != nullptr)
+  if (found != nullptr && written_ != nullptr && address >= kArenaBase)
     set_bits(written_, address - kArenaBase, bytes, true);
   return const_cast<void*>(found);
 }
 
 void Arena::copied(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
-  if (written_ == nullptr) return;
+  if (written_ == nullptr || to < kArenaBase) return;
+  if (from < kArenaBase) return set_bits(written_, to - kArenaBase, bytes, true);
   copy_bits(written_, to - kArenaBase, written_, from - kArenaBase, bytes);
 }
 
@@ -173,7 +303,8 @@ void Arena::settle() {
   std::lock_guard lock(mutex_);
   if (written_ == nullptr || unchecked_ == settled_) return;
   for (auto [begin, bytes] : live_)
-    if (numbers_[begin] <= unchecked_) set_bits(written_, begin - kArenaBase, bytes, true);
+    if (begin >= kArenaBase && numbers_[begin] <= unchecked_)
+      set_bits(written_, begin - kArenaBase, bytes, true);
   settled_ = unchecked_;
 }
 

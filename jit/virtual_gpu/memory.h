@@ -1,5 +1,6 @@
 /// Device memory as one reserved range of host memory: host address = device address + delta, so
-/// translation is an addition. The table of allocations says which of it is valid.
+/// translation is an addition. The table of allocations says which of it is valid. Below the range,
+/// it names host memory that kernels reach as well, at one address for both.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,25 @@ class Arena final : public Memory {
   std::uint64_t used() const override;
   std::uint64_t capacity() const override { return capacity_; }
 
+  // Host memory that kernels reach, at its host address.
+  void expose(std::uint64_t host, std::uint64_t bytes);
+  void hide(std::uint64_t host);
+
+  // Addresses without memory, for memory to be mapped there. Whole host pages.
+  /// Errors: kOutOfMemory.
+  Result<std::uint64_t> reserve(std::uint64_t bytes, std::uint64_t alignment);
+  void release(std::uint64_t address);
+  /// Bytes of the device that a file is the memory of, taken and given back.
+  Result<void> take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+  /// Maps memory of a file into a reservation; nobody may access it yet. `fresh`: nobody has ever
+  /// written it. Errors: kOutOfMemory.
+  Result<void> map(std::uint64_t address, std::uint64_t bytes, int file, std::uint64_t offset,
+                   bool fresh);
+  void unmap(std::uint64_t address);
+  /// Neighbours that may be accessed are valid as one.
+  void allow(std::uint64_t address, bool allowed);
+
   std::shared_ptr<const AllocationTable> snapshot() const;
   /// Host address of device address 0: add it to a valid device address.
   std::uintptr_t delta() const { return delta_; }
@@ -67,6 +87,10 @@ class Arena final : public Memory {
 
  private:
   std::uint64_t find_room(std::uint64_t span);
+  std::byte* host_of(std::uint64_t address) const;
+  void add_live(std::uint64_t address, std::uint64_t bytes);
+  /// Makes the live entries of the reservation that holds `address` anew.
+  void join_mappings(std::uint64_t address);
 
   const std::uint64_t capacity_;
   std::uint64_t reserved_ = 0;  ///< bytes of the range; more than capacity, so that addresses rest
@@ -79,7 +103,14 @@ class Arena final : public Memory {
   std::uint64_t allocated_ = 0, unchecked_ = 0, settled_ = 0;  ///< numbers: up to these
   std::deque<Allocation> freed_;                               ///< the latest
   std::uint64_t* written_ = nullptr;
-  std::uint64_t next_ = kArenaBase;  ///< where the next allocation is tried
+  std::map<std::uint64_t, std::uint64_t>
+      reservations_;  ///< begin -> bytes, at the end of the range
+  struct Mapping {
+    std::uint64_t bytes = 0;
+    bool allowed = false;
+  };
+  std::map<std::uint64_t, Mapping> mappings_;  ///< by address
+  std::uint64_t next_ = kArenaBase;            ///< where the next allocation is tried
   std::uint64_t used_ = 0;
   mutable std::shared_ptr<const AllocationTable> table_;  ///< null: has to be made anew
 };

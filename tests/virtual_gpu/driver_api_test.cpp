@@ -52,29 +52,6 @@ TEST_F(DriverCalls, AFaultIsTheFaultOfItsContext) {
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-TEST_F(DriverCalls, RegisteredHostMemoryIsCopiedButNotReached) {
-  std::vector<float> host(100, 2);
-  const std::size_t bytes = host.size() * sizeof(float);
-  ASSERT_EQ(cuMemHostRegister(host.data(), bytes, CU_MEMHOSTREGISTER_PORTABLE), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemHostRegister(host.data() + 1, 4, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-  CUdeviceptr device = 0;
-  EXPECT_EQ(cuMemHostGetDevicePointer(&device, host.data(), 0), CUDA_ERROR_NOT_SUPPORTED);
-  unsigned type = 0;
-  EXPECT_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                  reinterpret_cast<CUdeviceptr>(host.data() + 5)),
-            CUDA_SUCCESS);
-  EXPECT_EQ(type, unsigned(CU_MEMORYTYPE_HOST));
-  const CUdeviceptr data = floats(100);
-  ASSERT_EQ(cuMemcpyAsync(data, reinterpret_cast<CUdeviceptr>(host.data()), bytes, nullptr),
-            CUDA_SUCCESS);
-  EXPECT_EQ(values(data, 100), host);
-  EXPECT_EQ(cuMemHostUnregister(host.data()), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemHostUnregister(host.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-  EXPECT_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                  reinterpret_cast<CUdeviceptr>(host.data())),
-            CUDA_ERROR_INVALID_VALUE);
-}
-
 TEST_F(DriverCalls, CopiesAndFillsOfRowsStayWithinTheAllocation) {
   const CUdeviceptr data = floats(64, 1);
   EXPECT_EQ(cuMemsetD2D32(data, 64, 0, 8, 4), CUDA_SUCCESS);

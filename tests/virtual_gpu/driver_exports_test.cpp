@@ -26,7 +26,8 @@ std::set<std::string> wanted_names() {
   TILEWRIGHT_VIRTUAL_FUNCTIONS(TILEWRIGHT_INSERT)
   TILEWRIGHT_VGPU_MORE_FUNCTIONS(TILEWRIGHT_INSERT)
   TILEWRIGHT_VGPU_OLD_FUNCTIONS(TILEWRIGHT_INSERT)
-  names.insert("cuGetProcAddress");  // of CUDA 11, beside the newer one
+  // Of older CUDA, beside the newer ones.
+  names.insert({"cuGetProcAddress", "cuMemAdvise", "cuMemPrefetchAsync"});
   names.insert(
       {"tilewrightVgpuSetTelemetry", "tilewrightVgpuGetTelemetry", "tilewrightVgpuSetStreams"});
   return names;

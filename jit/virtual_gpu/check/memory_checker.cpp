@@ -62,6 +62,13 @@ bool MemoryChecker::find(Warp& warp, const std::byte* host, std::uint32_t bytes,
     *piece = {Space::kGlobal, nullptr, address, bytes, lane};
     return true;
   }
+  // Host memory that kernels reach has one address for both.
+  const auto own = reinterpret_cast<std::uintptr_t>(host);
+  if (!context_.table->empty() && own >= context_.table->front().begin &&
+      holding(*context_.table, own, bytes) != nullptr) {
+    *piece = {Space::kGlobal, nullptr, own, bytes, lane};
+    return true;
+  }
   for (Block& block : warp.block->cluster->blocks) {
     if (host < block.shared || host >= block.shared + block.shared_bytes) continue;
     *piece = {Space::kShared, static_cast<BlockMemory*>(block.checked),
@@ -127,6 +134,7 @@ void MemoryChecker::split_simple(Warp& warp, const Access& access) {
 std::uint64_t* MemoryChecker::bits_of(const Piece& piece, std::uint64_t* at) {
   *at = piece.at;
   if (piece.space == Space::kGlobal) {
+    if (piece.at < kArenaBase) return nullptr;  // the host may have written it
     *at -= kArenaBase;
     return arena_.written();
   }

@@ -12,19 +12,18 @@
   apply(cuCtxGetDevice) apply(cuCtxGetFlags) apply(cuCtxGetId) apply(cuCtxGetLimit)               \
   apply(cuCtxGetStreamPriorityRange) apply(cuCtxPopCurrent) apply(cuCtxPushCurrent)               \
   apply(cuCtxSetCacheConfig) apply(cuCtxSetLimit) apply(cuDeviceCanAccessPeer)                    \
-  apply(cuDeviceComputeCapability) apply(cuDeviceGetByPCIBusId)                                   \
-  apply(cuDeviceGetDefaultMemPool) apply(cuDeviceGetMemPool) apply(cuDeviceGetPCIBusId)           \
-  apply(cuDeviceGetUuid) apply(cuDevicePrimaryCtxGetState) apply(cuDevicePrimaryCtxSetFlags)      \
-  apply(cuDeviceSetMemPool) apply(cuEventRecordWithFlags) apply(cuFuncGetModule)                  \
-  apply(cuFuncGetName) apply(cuFuncGetParamInfo) apply(cuFuncIsLoaded) apply(cuFuncLoad)          \
-  apply(cuFuncSetCacheConfig) apply(cuGraphAddChildGraphNode) apply(cuGraphAddDependencies)       \
-  apply(cuGraphAddEmptyNode) apply(cuGraphAddHostNode) apply(cuGraphAddKernelNode)                \
-  apply(cuGraphAddMemcpyNode) apply(cuGraphAddMemsetNode) apply(cuGraphChildGraphNodeGetGraph)    \
-  apply(cuGraphClone) apply(cuGraphCreate) apply(cuGraphDestroyNode)                              \
-  apply(cuGraphExecHostNodeSetParams) apply(cuGraphExecKernelNodeSetParams)                       \
-  apply(cuGraphExecMemcpyNodeSetParams) apply(cuGraphExecMemsetNodeSetParams)                     \
-  apply(cuGraphExecUpdate) apply(cuGraphGetEdges) apply(cuGraphGetNodes)                          \
-  apply(cuGraphGetRootNodes) apply(cuGraphHostNodeSetParams)                                      \
+  apply(cuDeviceComputeCapability) apply(cuDeviceGetByPCIBusId) apply(cuDeviceGetDefaultMemPool)  \
+  apply(cuDeviceGetMemPool) apply(cuDeviceGetPCIBusId) apply(cuDeviceGetUuid)                     \
+  apply(cuDevicePrimaryCtxGetState) apply(cuDevicePrimaryCtxSetFlags) apply(cuDeviceSetMemPool)   \
+  apply(cuEventRecordWithFlags) apply(cuFuncGetModule) apply(cuFuncGetName)                       \
+  apply(cuFuncGetParamInfo) apply(cuFuncIsLoaded) apply(cuFuncLoad) apply(cuFuncSetCacheConfig)   \
+  apply(cuGraphAddChildGraphNode) apply(cuGraphAddDependencies) apply(cuGraphAddEmptyNode)        \
+  apply(cuGraphAddHostNode) apply(cuGraphAddKernelNode) apply(cuGraphAddMemcpyNode)               \
+  apply(cuGraphAddMemsetNode) apply(cuGraphChildGraphNodeGetGraph) apply(cuGraphClone)            \
+  apply(cuGraphCreate) apply(cuGraphDestroyNode) apply(cuGraphExecHostNodeSetParams)              \
+  apply(cuGraphExecKernelNodeSetParams) apply(cuGraphExecMemcpyNodeSetParams)                     \
+  apply(cuGraphExecMemsetNodeSetParams) apply(cuGraphExecUpdate) apply(cuGraphGetEdges)           \
+  apply(cuGraphGetNodes) apply(cuGraphGetRootNodes) apply(cuGraphHostNodeSetParams)               \
   apply(cuGraphInstantiateWithParams) apply(cuGraphKernelNodeSetParams)                           \
   apply(cuGraphMemcpyNodeSetParams) apply(cuGraphMemsetNodeSetParams)                             \
   apply(cuGraphNodeFindInClone) apply(cuGraphNodeGetDependencies) apply(cuGraphNodeGetType)       \
@@ -34,40 +33,48 @@
   apply(cuLaunchCooperativeKernel) apply(cuLaunchHostFunc) apply(cuLaunchKernelEx)                \
   apply(cuLibraryEnumerateKernels) apply(cuLibraryGetGlobal) apply(cuLibraryGetKernel)            \
   apply(cuLibraryGetKernelCount) apply(cuLibraryGetModule) apply(cuLibraryLoadData)               \
-  apply(cuLibraryUnload) apply(cuMemAllocAsync) apply(cuMemAllocFromPoolAsync)                    \
-  apply(cuMemAllocHost) apply(cuMemAllocPitch) apply(cuMemFreeAsync) apply(cuMemFreeHost)         \
-  apply(cuMemGetAddressRange) apply(cuMemHostAlloc) apply(cuMemHostGetDevicePointer)              \
-  apply(cuMemHostGetFlags) apply(cuMemHostRegister) apply(cuMemHostUnregister)                    \
+  apply(cuLibraryUnload) apply(cuMemAddressFree) apply(cuMemAddressReserve) apply(cuMemAdvise)    \
+  apply(cuMemAllocAsync) apply(cuMemAllocFromPoolAsync) apply(cuMemAllocHost)                     \
+  apply(cuMemAllocManaged) apply(cuMemAllocPitch) apply(cuMemCreate)                              \
+  apply(cuMemExportToShareableHandle) apply(cuMemFreeAsync) apply(cuMemFreeHost)                  \
+  apply(cuMemGetAccess) apply(cuMemGetAddressRange) apply(cuMemGetAllocationGranularity)          \
+  apply(cuMemGetAllocationPropertiesFromHandle) apply(cuMemHostAlloc)                             \
+  apply(cuMemHostGetDevicePointer) apply(cuMemHostGetFlags) apply(cuMemHostRegister)              \
+  apply(cuMemHostUnregister) apply(cuMemImportFromShareableHandle) apply(cuMemMap)                \
   apply(cuMemPoolCreate) apply(cuMemPoolDestroy) apply(cuMemPoolGetAttribute)                     \
-  apply(cuMemPoolSetAttribute) apply(cuMemPoolTrimTo) apply(cuMemcpy) apply(cuMemcpy2D)           \
-  apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync)                          \
-  apply(cuMemcpyDtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16)        \
-  apply(cuMemsetD2D8Async) apply(cuMemsetD2D16Async) apply(cuMemsetD2D32Async)                     \
-  apply(cuMemsetD2D32) apply(cuMemsetD2D8) apply(cuMemsetD32) apply(cuModuleEnumerateFunctions)   \
-  apply(cuModuleGetFunctionCount) apply(cuModuleGetGlobal) apply(cuModuleGetLoadingMode)          \
-  apply(cuModuleLoad) apply(cuModuleLoadDataEx) apply(cuOccupancyAvailableDynamicSMemPerBlock)    \
-  apply(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)                                     \
-  apply(cuOccupancyMaxActiveClusters) apply(cuOccupancyMaxPotentialBlockSize)                     \
-  apply(cuOccupancyMaxPotentialBlockSizeWithFlags) apply(cuOccupancyMaxPotentialClusterSize)      \
-  apply(cuPointerGetAttribute) apply(cuPointerGetAttributes) apply(cuStreamAddCallback)           \
-  apply(cuStreamCreateWithPriority) apply(cuStreamGetCtx) apply(cuStreamGetDevice)                \
-  apply(cuStreamGetCaptureInfo) apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
-  apply(cuTensorMapEncodeTiled) apply(cuThreadExchangeStreamCaptureMode)
+  apply(cuMemPoolSetAttribute) apply(cuMemPoolTrimTo) apply(cuMemPrefetchAsync)                   \
+  apply(cuMemRelease) apply(cuMemRetainAllocationHandle) apply(cuMemSetAccess) apply(cuMemUnmap)  \
+  apply(cuMemcpy) apply(cuMemcpy2D) apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned)             \
+  apply(cuMemcpyAsync) apply(cuMemcpyDtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async)        \
+  apply(cuMemsetD2D16) apply(cuMemsetD2D16Async) apply(cuMemsetD2D32) apply(cuMemsetD2D32Async)   \
+  apply(cuMemsetD2D8) apply(cuMemsetD2D8Async) apply(cuMemsetD32)                                 \
+  apply(cuModuleEnumerateFunctions) apply(cuModuleGetFunctionCount) apply(cuModuleGetGlobal)      \
+  apply(cuModuleGetLoadingMode) apply(cuModuleLoad) apply(cuModuleLoadDataEx)                     \
+  apply(cuOccupancyAvailableDynamicSMemPerBlock)                                                  \
+  apply(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) apply(cuOccupancyMaxActiveClusters) \
+  apply(cuOccupancyMaxPotentialBlockSize) apply(cuOccupancyMaxPotentialBlockSizeWithFlags)        \
+  apply(cuOccupancyMaxPotentialClusterSize) apply(cuPointerGetAttribute)                          \
+  apply(cuPointerGetAttributes) apply(cuStreamAddCallback) apply(cuStreamAttachMemAsync)          \
+  apply(cuStreamCreateWithPriority) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)           \
+  apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)                           \
+  apply(cuStreamGetPriority) apply(cuTensorMapEncodeTiled)                                        \
+  apply(cuThreadExchangeStreamCaptureMode)
 
 // Of both lists, those that have a form for streams per thread: the stream is 0, or there is none.
 #define TILEWRIGHT_VGPU_STREAM_FUNCTIONS(apply)                                                   \
   apply(cuEventRecord) apply(cuEventRecordWithFlags) apply(cuGraphInstantiateWithParams)          \
   apply(cuGraphLaunch) apply(cuGraphUpload) apply(cuLaunchCooperativeKernel)                      \
   apply(cuLaunchHostFunc) apply(cuLaunchKernel) apply(cuLaunchKernelEx) apply(cuMemAllocAsync)    \
-  apply(cuMemAllocFromPoolAsync) apply(cuMemFreeAsync) apply(cuMemcpy) apply(cuMemcpy2D)          \
-  apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync) apply(cuMemcpyDtoD)      \
-  apply(cuMemcpyDtoDAsync) apply(cuMemcpyDtoH) apply(cuMemcpyDtoHAsync) apply(cuMemcpyHtoD)       \
-  apply(cuMemcpyHtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16)        \
-  apply(cuMemsetD2D16Async) apply(cuMemsetD2D32) apply(cuMemsetD2D32Async) apply(cuMemsetD2D8)    \
-  apply(cuMemsetD2D8Async) apply(cuMemsetD32) apply(cuMemsetD32Async) apply(cuMemsetD8)           \
-  apply(cuMemsetD8Async) apply(cuStreamAddCallback) apply(cuStreamBeginCapture)                   \
-  apply(cuStreamEndCapture) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)                   \
-  apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)                           \
-  apply(cuStreamGetPriority) apply(cuStreamIsCapturing) apply(cuStreamQuery)                      \
-  apply(cuStreamSynchronize) apply(cuStreamWaitEvent)
+  apply(cuMemAllocFromPoolAsync) apply(cuMemFreeAsync) apply(cuMemPrefetchAsync) apply(cuMemcpy)  \
+  apply(cuMemcpy2D) apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync)        \
+  apply(cuMemcpyDtoD) apply(cuMemcpyDtoDAsync) apply(cuMemcpyDtoH) apply(cuMemcpyDtoHAsync)       \
+  apply(cuMemcpyHtoD) apply(cuMemcpyHtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async)         \
+  apply(cuMemsetD2D16) apply(cuMemsetD2D16Async) apply(cuMemsetD2D32) apply(cuMemsetD2D32Async)   \
+  apply(cuMemsetD2D8) apply(cuMemsetD2D8Async) apply(cuMemsetD32) apply(cuMemsetD32Async)         \
+  apply(cuMemsetD8) apply(cuMemsetD8Async) apply(cuStreamAddCallback)                             \
+  apply(cuStreamAttachMemAsync) apply(cuStreamBeginCapture) apply(cuStreamEndCapture)             \
+  apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx) apply(cuStreamGetDevice)                    \
+  apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
+  apply(cuStreamIsCapturing) apply(cuStreamQuery) apply(cuStreamSynchronize)                      \
+  apply(cuStreamWaitEvent)
 // clang-format on

@@ -55,11 +55,11 @@ bool inject_before(Gpu& gpu, CUctx_st& context, const Faults::Decision& decision
   return true;
 }
 
-OutputDamage::OutputDamage(CUctx_st& context, const std::vector<CUdeviceptr>& allocations) {
-  for (CUdeviceptr base : allocations) {
-    const std::size_t bytes = context.allocations.at(base);
-    const auto* data = static_cast<const std::byte*>(context.memory->view(base, bytes));
-    if (data) before_.emplace_back(base, std::vector<std::byte>(data, data + bytes));
+OutputDamage::OutputDamage(CUctx_st& context, const std::vector<Range>& ranges) {
+  for (const Range& range : ranges) {
+    const auto* data =
+        static_cast<const std::byte*>(context.memory->view(range.begin, range.bytes));
+    if (data) before_.emplace_back(range.begin, std::vector<std::byte>(data, data + range.bytes));
   }
 }
 

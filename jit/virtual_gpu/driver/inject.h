@@ -13,10 +13,10 @@ namespace tilewright::vgpu {
 bool inject_before(Gpu& gpu, CUctx_st& context, const Faults::Decision& decision,
                    const std::string& kernel);
 
-/// What lies in the allocations that a launch is given, to damage what it wrote there.
+/// What lies in the memory that a launch is given, to damage what it wrote there.
 class OutputDamage {
  public:
-  OutputDamage(CUctx_st& context, const std::vector<CUdeviceptr>& allocations);
+  OutputDamage(CUctx_st& context, const std::vector<Range>& ranges);
   /// Flips a bit of one of the bytes that differ from what was there. False: none does.
   bool apply(CUctx_st& context, std::uint64_t random);
 

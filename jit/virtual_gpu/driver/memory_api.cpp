@@ -1,6 +1,7 @@
-// Device memory: allocations and what is known of them, page-locked host memory.
+// Device memory: allocations, and what is known of addresses.
 #include <algorithm>
 
+#include "jit/virtual_gpu/driver/host_memory.h"
 #include "jit/virtual_gpu/driver/queue.h"
 
 using namespace tilewright;
@@ -25,35 +26,6 @@ CUresult allocate(vgpu::Gpu& gpu, CUctx_st& context, std::size_t bytes, CUdevice
   return CUDA_SUCCESS;
 }
 
-CUdeviceptr address_of(const void* host) { return reinterpret_cast<CUdeviceptr>(host); }
-
-/// What page-locked memory of the device's own range takes, which no kernel's data competes with.
-std::size_t pinned_bytes(const vgpu::Gpu& gpu) {
-  std::size_t bytes = 0;
-  auto count = [&](const CUctx_st& context) {
-    for (const auto& [host, range] : context.host_ranges)
-      if (range.device != 0) bytes += range.bytes;
-  };
-  count(gpu.context);
-  for (const auto& [handle, context] : gpu.contexts) count(*context);
-  return bytes;
-}
-
-/// Host memory that kernels reach is a part of the device's range: its two addresses differ.
-CUresult allocate_host(void** out, std::size_t bytes, unsigned flags) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    constexpr unsigned kKnown =
-        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    if (!out || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
-    CUdeviceptr device = 0;
-    if (CUresult wrong = allocate(gpu, context, bytes, &device)) return wrong;
-    *out = context.memory->at(device, bytes);
-    context.host_ranges.emplace(address_of(*out), CUctx_st::HostRange{bytes, device, flags});
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult pointer_attribute(vgpu::Gpu& gpu, void* data, CUpointer_attribute attribute,
                            CUdeviceptr address) {
   const vgpu::Range range = vgpu::find_range(gpu, address);
@@ -64,7 +36,8 @@ CUresult pointer_attribute(vgpu::Gpu& gpu, void* data, CUpointer_attribute attri
       *static_cast<CUcontext*>(data) = range.context;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<unsigned*>(data) = range.host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      *static_cast<unsigned*>(data) =
+          range.host && !range.managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (!range.device) return CUDA_ERROR_INVALID_VALUE;
@@ -93,10 +66,18 @@ CUresult pointer_attribute(vgpu::Gpu& gpu, void* data, CUpointer_attribute attri
       *static_cast<bool*>(data) = range.device != 0;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<bool*>(data) = range.managed;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       *static_cast<bool*>(data) = false;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      *static_cast<unsigned*>(data) = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      *static_cast<unsigned long long*>(data) = 0;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
       auto pooled = range.context->pooled.find(range.begin);
@@ -128,10 +109,10 @@ std::size_t size_of(CUpointer_attribute attribute) {
 }  // namespace
 
 VGPU_API cuMemGetInfo(size_t* free, size_t* total) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
     if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
     *total = context.memory->capacity();
-    *free = context.memory->capacity() - context.memory->used() + pinned_bytes(gpu);
+    *free = context.memory->capacity() - context.memory->used();
     return CUDA_SUCCESS;
   });
 }
@@ -162,6 +143,10 @@ VGPU_API cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t h
 VGPU_API cuMemFree(CUdeviceptr address) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (address == 0) return CUDA_SUCCESS;
+    if (auto range = context.host_ranges.find(address);
+        range != context.host_ranges.end() &&
+        range->second.kind == CUctx_st::HostRange::Kind::kManaged)
+      return vgpu::free_host(gpu, context, address);
     if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
     if (context.freeing.count(address)) return CUDA_ERROR_INVALID_VALUE;
     vgpu::drain(gpu, context);
@@ -173,73 +158,9 @@ VGPU_API cuMemFree(CUdeviceptr address) {
 VGPU_API cuMemGetAddressRange(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
   return enter(Needs::kContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
     const vgpu::Range range = vgpu::find_range(gpu, address);
-    if (range.bytes == 0 || !vgpu::is_device_address(address)) return CUDA_ERROR_NOT_FOUND;
+    if (range.bytes == 0) return CUDA_ERROR_NOT_FOUND;
     if (base) *base = range.begin;
     if (size) *size = range.bytes;
-    return CUDA_SUCCESS;
-  });
-}
-
-VGPU_API cuMemAllocHost(void** out, size_t bytes) { return allocate_host(out, bytes, 0); }
-
-VGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
-  return allocate_host(out, bytes, flags);
-}
-
-VGPU_API cuMemFreeHost(void* host) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    auto range = context.host_ranges.find(address_of(host));
-    if (range == context.host_ranges.end() || range->second.device == 0)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult refused = vgpu::refuse_during_capture(context)) return refused;
-    vgpu::drain(gpu, context);
-    if (context.error != CUDA_SUCCESS) return context.error;
-    const CUdeviceptr device = range->second.device;
-    context.host_ranges.erase(range);
-    return context.memory->free(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-VGPU_API cuMemHostRegister(void* host, size_t bytes, unsigned int flags) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    constexpr unsigned kKnown =
-        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
-    if (!host || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (vgpu::find_range(gpu, address_of(host)).bytes != 0)
-      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    context.host_ranges.emplace(address_of(host), CUctx_st::HostRange{bytes, 0, flags});
-    return CUDA_SUCCESS;
-  });
-}
-
-VGPU_API cuMemHostUnregister(void* host) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    auto range = context.host_ranges.find(address_of(host));
-    if (range == context.host_ranges.end() || range->second.device != 0)
-      return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    vgpu::drain(gpu, context);
-    context.host_ranges.erase(range);
-    return CUDA_SUCCESS;
-  });
-}
-
-/// Memory that was registered was not made here, and has no place in the range that kernels reach.
-VGPU_API cuMemHostGetDevicePointer(CUdeviceptr* out, void* host, unsigned int flags) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
-    if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    const vgpu::Range range = vgpu::find_range(gpu, address_of(host));
-    if (range.bytes == 0 || !range.host) return CUDA_ERROR_INVALID_VALUE;
-    if (!range.device) return CUDA_ERROR_NOT_SUPPORTED;
-    *out = range.device + (address_of(host) - range.begin);
-    return CUDA_SUCCESS;
-  });
-}
-
-VGPU_API cuMemHostGetFlags(unsigned int* flags, void* host) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
-    auto range = context.host_ranges.find(address_of(host));
-    if (!flags || range == context.host_ranges.end()) return CUDA_ERROR_INVALID_VALUE;
-    *flags = range->second.flags;
     return CUDA_SUCCESS;
   });
 }

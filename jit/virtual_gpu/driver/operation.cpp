@@ -34,21 +34,21 @@ CUresult error_of(FaultKind kind) {
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-/// The allocations that the parameters point into, each once.
-std::vector<CUdeviceptr> reachable(const CUctx_st& context, const KernelOperation& kernel) {
-  std::vector<CUdeviceptr> bases;
+/// The memory that the parameters point into, each range once.
+std::vector<Range> reachable(Gpu& gpu, const KernelOperation& kernel) {
+  std::vector<Range> ranges;
   for (const KernelInfo::Parameter& parameter : kernel.kernel->parameters) {
     for (int at = 0; at + 8 <= parameter.size; at += 8) {
       CUdeviceptr address = 0;
       std::memcpy(&address, kernel.parameters.data() + parameter.offset + at, sizeof address);
-      auto after = context.allocations.upper_bound(address);
-      if (after == context.allocations.begin()) continue;
-      const auto& [base, size] = *std::prev(after);
-      if (address - base < size && std::find(bases.begin(), bases.end(), base) == bases.end())
-        bases.push_back(base);
+      const Range range = find_range(gpu, address);
+      if (range.bytes != 0 && std::none_of(ranges.begin(), ranges.end(), [&](const Range& known) {
+            return known.begin == range.begin;
+          }))
+        ranges.push_back(range);
     }
   }
-  return bases;
+  return ranges;
 }
 
 jit::VirtualLaunch summary(const LaunchTime& time, const Counters& counters, std::uint64_t blocks) {
@@ -145,7 +145,7 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   if (const KnownLaunches::Entry* known = gpu.known_launches.find(kernel);
       known && decision.action == FaultAction::kNone)
     return account(gpu, *known, decision.time_factor, launch_us);
-  const std::vector<CUdeviceptr> touched = reachable(context, kernel);
+  const std::vector<Range> touched = reachable(gpu, kernel);
   std::optional<OutputDamage> damage;
   if (decision.action == FaultAction::kCorrupt) damage.emplace(context, touched);
   const Outcome outcome = run_watched(gpu, *context.memory, launch);
@@ -163,7 +163,7 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   shape.block.registers = kernel.kernel->resources.registers;
   shape.block.shared_bytes =
       std::size_t(kernel.kernel->static_shared_bytes) + kernel.dynamic_shared_bytes;
-  for (CUdeviceptr base : touched) shape.reachable_bytes += context.allocations.at(base);
+  for (const Range& range : touched) shape.reachable_bytes += range.bytes;
   shape.launch_us = launch_us;
   const LaunchTime time = model_launch(*gpu.description, shape, outcome.counters);
   KnownLaunches::Entry done{summary(time, outcome.counters, shape.blocks), outcome.executed,

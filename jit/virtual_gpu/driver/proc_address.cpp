@@ -9,6 +9,10 @@ using namespace tilewright;
 extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext*, unsigned int, CUdevice);
 extern "C" CUresult CUDAAPI cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int, unsigned int,
                                            CUdevice);
+extern "C" CUresult CUDAAPI advise_v1(CUdeviceptr, size_t, CUmem_advise,
+                                      CUdevice) __asm__("cuMemAdvise");
+extern "C" CUresult CUDAAPI prefetch_v1(CUdeviceptr, size_t, CUdevice,
+                                        CUstream) __asm__("cuMemPrefetchAsync");
 
 namespace {
 
@@ -80,6 +84,8 @@ const Since kSince[] = {
     {"cuGetProcAddress", 12000, reinterpret_cast<void*>(&get_proc_address_v1)},
     {"cuCtxCreate", 12050, reinterpret_cast<void*>(&cuCtxCreate_v3)},
     {"cuCtxCreate", 11040, reinterpret_cast<void*>(&cuCtxCreate_v2)},
+    {"cuMemAdvise", 12020, reinterpret_cast<void*>(&advise_v1)},
+    {"cuMemPrefetchAsync", 12020, reinterpret_cast<void*>(&prefetch_v1)},
     {"cuGraphAddKernelNode", 12000, nullptr},
     {"cuGraphKernelNodeSetParams", 12000, nullptr},
     {"cuGraphExecKernelNodeSetParams", 12000, nullptr},

@@ -99,14 +99,17 @@ void Gpu::reset_context(CUctx_st& which) {
   which.modules.clear();
   for (const auto& [address, bytes] : which.allocations) checking.add_leak(address, bytes);
   for (const auto& [address, pooled] : which.pooled) pooled->used -= which.allocations.at(address);
+  for (const auto& [address, range] : which.host_ranges)
+    if (range.kind == CUctx_st::HostRange::Kind::kManaged) checking.add_leak(address, range.bytes);
   const bool alone = contexts.empty() || (contexts.size() == 1 && contexts.count(&which) != 0);
   if (alone && !(&which != &context && context.active())) {
+    end_mappings(*this);
     memory = Memory::create(description->info.memory_bytes);
     if (checking.check != Check::kOff) memory->track();
   } else {
+    auto& arena = static_cast<Arena&>(*memory);
     for (const auto& [address, bytes] : which.allocations) (void)memory->free(address);
-    for (const auto& [address, range] : which.host_ranges)
-      if (range.device != 0) (void)memory->free(range.device);
+    for (const auto& [address, range] : which.host_ranges) arena.hide(address);
   }
   past_us += which.device_us;
   const int retained = which.retained;
@@ -160,27 +163,30 @@ void advance(CUctx_st& context, CUstream_st& stream, double duration_us) {
 bool is_device_address(CUdeviceptr address) { return address >= kArenaBase; }
 
 Range find_range(Gpu& gpu, CUdeviceptr address) {
-  auto search = [&](CUctx_st& context) {
-    Range range;
-    if (is_device_address(address)) {
-      auto after = context.allocations.upper_bound(address);
-      if (after != context.allocations.begin() &&
-          address - std::prev(after)->first < std::prev(after)->second)
-        range = {std::prev(after)->first, std::prev(after)->first, 0, std::prev(after)->second,
-                 &context};
-    }
-    for (const auto& [host, pinned] : context.host_ranges) {
-      if (address - host < pinned.bytes)
-        range = {host, pinned.device, host, pinned.bytes, &context};
-      if (pinned.device && address - pinned.device < pinned.bytes)
-        range = {pinned.device, pinned.device, host, pinned.bytes, &context};
-    }
-    return range;
+  auto holding = [&](const auto& table, auto&& bytes_of) {
+    auto after = table.upper_bound(address);
+    if (after == table.begin()) return table.end();
+    --after;
+    return address - after->first < bytes_of(after->second) ? after : table.end();
+  };
+  auto size = [](std::size_t bytes) { return bytes; };
+  auto size_of = [](const auto& entry) { return entry.bytes; };
+  auto search = [&](CUctx_st& context) -> Range {
+    if (auto at = holding(context.allocations, size); at != context.allocations.end())
+      return {at->first, at->first, 0, at->second, &context};
+    auto host = holding(context.host_ranges, size_of);
+    if (host == context.host_ranges.end()) return {};
+    return {host->first, host->first,
+            host->first, host->second.bytes,
+            &context,    host->second.kind == CUctx_st::HostRange::Kind::kManaged};
   };
   Range found = search(gpu.context);
   for (auto& [handle, context] : gpu.contexts)
     if (found.bytes == 0) found = search(*context);
-  return found;
+  if (found.bytes != 0) return found;
+  auto mapped = holding(gpu.mappings, size_of);
+  if (mapped == gpu.mappings.end()) return {};
+  return {mapped->first, mapped->first, 0, mapped->second.bytes, mapped->second.context};
 }
 
 void call_host(Gpu& gpu, const HostOperation& operation) {

@@ -148,6 +148,15 @@ struct CUlib_st {
   std::map<std::string, std::unique_ptr<CUkern_st>> kernels;
 };
 
+/// Memory that can be mapped, as a file that is the memory.
+struct CUphysical_st {
+  int file = -1;
+  std::size_t bytes = 0;
+  CUmemAllocationProp properties{};
+  int handles = 0, mappings = 0;  ///< it lives as long as there are any
+  bool fresh = true;              ///< was never mapped
+};
+
 struct CUmemPoolHandle_st {
   std::uint64_t release_threshold = 0, used = 0, most_used = 0;
   std::map<CUmemPool_attribute, int> reuse;  ///< policies, kept for whoever asks
@@ -203,12 +212,12 @@ struct CUctx_st {
   std::shared_ptr<tilewright::vgpu::Memory> memory;  ///< of the device: all contexts share it
   std::map<CUdeviceptr, std::size_t> allocations;
   std::map<CUdeviceptr, CUmemoryPool> pooled;  ///< of `allocations`, those from a pool
-  /// Page-locked host memory by host address: allocated here, with its device address, or
-  /// registered, with none.
+  /// Host memory that kernels reach at its host address.
   struct HostRange {
+    enum class Kind { kAllocated, kRegistered, kManaged } kind = Kind::kAllocated;
     std::size_t bytes = 0;
-    CUdeviceptr device = 0;
     unsigned flags = 0;
+    std::shared_ptr<void> memory;  ///< null: registered
   };
   std::map<CUdeviceptr, HostRange> host_ranges;
   std::map<CUlimit, std::size_t> limits;
@@ -250,7 +259,16 @@ struct Gpu {
   std::unordered_map<CUmemoryPool, std::unique_ptr<CUmemPoolHandle_st>> pools;
   CUmemPoolHandle_st default_pool;
   CUmemoryPool pool = nullptr;  ///< of cuMemAllocAsync; null: the default one
-  std::uint64_t ids = 0;        ///< given to contexts and streams so far
+  std::map<CUmemGenericAllocationHandle, CUphysical_st> physical;
+  std::map<CUdeviceptr, std::size_t> reservations;
+  struct Mapping {
+    CUmemGenericAllocationHandle handle = 0;
+    std::size_t bytes = 0;
+    CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CUcontext context = nullptr;
+  };
+  std::map<CUdeviceptr, Mapping> mappings;
+  std::uint64_t ids = 0;  ///< given to contexts and streams so far
   std::unordered_map<CUgraph, std::unique_ptr<CUgraph_st>> graphs;
   std::unordered_map<CUgraphExec, std::unique_ptr<CUgraphExec_st>> graph_execs;
 
@@ -381,8 +399,12 @@ struct Range {
   CUdeviceptr begin = 0, device = 0, host = 0;  ///< device, host: 0 where there is no such address
   std::size_t bytes = 0;
   CUcontext context = nullptr;
+  bool managed = false;
 };
 Range find_range(Gpu& gpu, CUdeviceptr address);
+
+/// Ends all mappings, reservations and their memory.
+void end_mappings(Gpu& gpu);
 
 /// Calls a function of the host: without the lock, which is held before and after.
 void call_host(Gpu& gpu, const HostOperation& operation);

@@ -11,6 +11,11 @@
 namespace tilewright::vgpu {
 namespace {
 
+/// Of a valid address: host memory that kernels reach is where it says.
+std::byte* global_host(std::uint64_t address, std::uintptr_t delta) {
+  return reinterpret_cast<std::byte*>(address < kArenaBase ? address : address + delta);
+}
+
 const Site& site_of(const Step* step, const Warp& warp) { return warp.code->sites[step->site]; }
 
 std::string_view name_of(Space space) {
@@ -80,7 +85,7 @@ std::byte* translate(const Step* step, Warp& warp, int lane, std::uint64_t addre
     }
     default:
       if (holding(*context.table, address, site.bytes) == nullptr) return nullptr;
-      return reinterpret_cast<std::byte*>(address + context.global_delta);
+      return global_host(address, context.global_delta);
   }
 }
 
@@ -132,7 +137,7 @@ Place locate(const Step* step, Warp& warp, int lane, const Wanted& wanted) {
   if (space == Space::kShared) {
     place = shared_place(warp, address, wanted.bytes, cluster);
   } else if (holding(*warp.worker->context.table, address, wanted.bytes) != nullptr) {
-    place.host = reinterpret_cast<std::byte*>(address + warp.global_delta);
+    place.host = global_host(address, warp.global_delta);
   }
   if (place.host == nullptr)
     fault(step, warp, FaultKind::kOutOfBounds, lane, wanted.address, wanted.what);
@@ -140,6 +145,7 @@ Place locate(const Step* step, Warp& warp, int lane, const Wanted& wanted) {
 }
 
 bool refill(const Step* step, Warp& warp, std::uint64_t first, std::uint64_t last) {
+  if (first < kArenaBase) return false;  // host memory is looked up each time
   const Allocation* found = holding(*warp.worker->context.table, first, 1);
   if (found == nullptr || last >= found->end || site_of(step, warp).bytes > found->end - last)
     return false;

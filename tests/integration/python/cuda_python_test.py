@@ -90,7 +90,7 @@ def check_device(device):
     assert major == 9
     for name, expected in {"WARP_SIZE": 32, "MAX_THREADS_PER_BLOCK": 1024, "CLUSTER_LAUNCH": 1,
                            "COOPERATIVE_LAUNCH": 1, "MEMORY_POOLS_SUPPORTED": 1,
-                           "MANAGED_MEMORY": 0, "UNIFIED_ADDRESSING": 1}.items():
+                           "MANAGED_MEMORY": 1, "UNIFIED_ADDRESSING": 1}.items():
         value = ok(driver.cuDeviceGetAttribute(getattr(ATTRIBUTE, f"CU_DEVICE_ATTRIBUTE_{name}"), device))
         assert value == expected, (name, value)
     bus = ok(driver.cuDeviceGetPCIBusId(32, device)).split(b"\0")[0]
