@@ -2,19 +2,17 @@
 // where there is one.
 #include <algorithm>
 
-#include "tests/virtual_gpu/samples.h"
+#include "tests/virtual_gpu/mutant.h"
 
 namespace tilewright::cli {
 namespace {
 
-constexpr const char* kWrong = "wrong result";
-
 struct Mutant {
   const char* name;
   const char* sample;
-  const char* from;  ///< occurs once in the source
+  const char* from;
   const char* to;
-  const char* caught_by;  ///< names of checks, any of which will do, separated by |
+  const char* caught_by;
 };
 
 constexpr Mutant kMutants[] = {
@@ -141,30 +139,8 @@ TEST_P(Mutants, AreCaught) {
   ASSERT_TRUE(spec) << spec.error().message;
   auto file = load_kernel_file(spec->source);
   ASSERT_TRUE(file) << file.error().message;
-  const std::size_t at = file->text.find(mutant.from);
-  ASSERT_NE(at, std::string::npos) << mutant.from;
-  ASSERT_EQ(file->text.find(mutant.from, at + 1), std::string::npos) << mutant.from;
-  file->text.replace(at, std::string(mutant.from).size(), mutant.to);
-
-  auto prepared = PreparedSpec::prepare(*spec);
-  ASSERT_TRUE(prepared) << prepared.error().message;
-  auto ptx = sample_ptx(*file, spec->architectures.front(), spec->flags);
-  if (!ptx && ptx.error().code == ErrorCode::kNotFound) GTEST_SKIP() << ptx.error().message;
-  ASSERT_TRUE(ptx) << ptx.error().message << "\n" << ptx.error().detail;
-  const std::string wanted = "|" + std::string(mutant.caught_by) + "|";
-  std::string seen;
-  for (std::uint64_t seed : {0, 1, 2, 3}) {
-    CheckOptions options;
-    options.seed = seed;
-    options.deadline_s = 20;
-    auto result = prepared->run(*ptx, sample_device(), options);
-    ASSERT_TRUE(result) << result.error().message;
-    seen += findings(*result);
-    if (!result->mismatches.empty() && wanted.find("|wrong result|") != std::string::npos) return;
-    for (const vgpu::Report& report : result->reports)
-      if (wanted.find("|" + report.check + "|") != std::string::npos) return;
-  }
-  ADD_FAILURE() << "expected " << mutant.caught_by << ", seen:\n" << seen;
+  expect_caught(*file, *spec, spec->architectures.front(),
+                {mutant.from, mutant.to, mutant.caught_by});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Mutants, testing::ValuesIn(kMutants),

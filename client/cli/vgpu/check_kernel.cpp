@@ -148,6 +148,19 @@ Result<std::array<std::byte, vgpu::kTensorMapBytes>> encode(const LaunchSpec& sp
   return *bytes;
 }
 
+/// Writes `contents`, element by element where not all are `there`.
+void copy(vgpu::Memory& memory, std::uint64_t to, const Bytes& contents,
+          const std::vector<bool>& there) {
+  if (contents.empty()) return;
+  if (there.empty()) {
+    std::memcpy(memory.at(to, contents.size()), contents.data(), contents.size());
+    return;
+  }
+  const std::size_t bytes = contents.size() / there.size();
+  for (std::size_t i = 0; i < there.size(); ++i)
+    if (there[i]) std::memcpy(memory.at(to + i * bytes, bytes), contents.data() + i * bytes, bytes);
+}
+
 }  // namespace
 
 Result<PreparedSpec> PreparedSpec::prepare(LaunchSpec spec) {
@@ -156,6 +169,8 @@ Result<PreparedSpec> PreparedSpec::prepare(LaunchSpec spec) {
   for (const Buffer& buffer : prepared.spec_.buffers) {
     TILEWRIGHT_ASSIGN_OR_RETURN(Bytes bytes, fill(prepared.spec_, buffer, prepared.filled_));
     prepared.filled_.push_back(std::move(bytes));
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto there, filled_elements(prepared.spec_, buffer));
+    prepared.there_.push_back(std::move(there));
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(prepared.expectations_,
                               expectations(prepared.spec_, prepared.filled_));
@@ -180,9 +195,8 @@ Result<CheckResult> PreparedSpec::run(const std::string& ptx, const jit::DeviceD
     const Buffer& buffer = *spec_.find(of);
     TILEWRIGHT_ASSIGN_OR_RETURN(addresses[of], memory->allocate(buffer.bytes()));
     reachable += buffer.bytes();
-    const Bytes& contents = filled_[std::size_t(&buffer - spec_.buffers.data())];
-    if (!contents.empty())
-      std::memcpy(memory->at(addresses[of], contents.size()), contents.data(), contents.size());
+    const auto number = std::size_t(&buffer - spec_.buffers.data());
+    copy(*memory, addresses[of], filled_[number], there_[number]);
   }
 
   vgpu::Launch launch;

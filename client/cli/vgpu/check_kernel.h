@@ -46,6 +46,7 @@ class PreparedSpec {
  private:
   LaunchSpec spec_;
   std::vector<Bytes> filled_;
+  std::vector<std::vector<bool>> there_;  ///< by buffer, which elements are filled; empty: all
   std::vector<Expectation> expectations_;
 };
 

@@ -98,6 +98,22 @@ void add(Expectation& expectation, const Buffer& buffer, const Expected& expecte
   expectation.high.push_back(rounded(buffer.element, value + error));
 }
 
+/// What elements may be off by, each; empty: the expectation names no buffer of slack.
+Result<std::vector<double>> slack_of(const LaunchSpec& spec, const Expected& expected,
+                                     const std::vector<Bytes>& filled) {
+  std::vector<double> slack;
+  if (expected.slack.empty()) return slack;
+  const Buffer& buffer = *spec.find(expected.slack);
+  const Bytes& contents = filled.at(std::size_t(&buffer - spec.buffers.data()));
+  if (contents.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}:{}: the slack '{}' is uninitialised, expected a fill", spec.file,
+                            expected.line, buffer.name));
+  for (std::size_t i = 0; i < buffer.elements(); ++i)
+    slack.push_back(read(buffer.element, contents.data(), i));
+  return slack;
+}
+
 }  // namespace
 
 Result<std::vector<Expectation>> expectations(const LaunchSpec& spec,
@@ -134,9 +150,12 @@ Result<std::vector<Expectation>> expectations(const LaunchSpec& spec,
     const Buffer& buffer = *spec.find(expected.buffer);
     Expectation& expectation = all.emplace_back();
     expectation.buffer = expected.buffer;
+    TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<double> slack, slack_of(spec, expected, filled));
+    auto slack_at = [&](std::size_t i) { return slack.empty() ? 0 : slack[i]; };
     if (expected.name.empty()) {
       for (std::size_t i = 0; i < buffer.elements(); ++i)
-        add(expectation, buffer, expected, expected.values[i % expected.values.size()], 0);
+        add(expectation, buffer, expected, expected.values[i % expected.values.size()],
+            slack_at(i));
       continue;
     }
     const auto output = std::size_t(
@@ -148,8 +167,8 @@ Result<std::vector<Expectation>> expectations(const LaunchSpec& spec,
                               "many",
                               spec.file, expected.line, buffer.name, buffer.elements(),
                               expected.name, references.size()));
-    for (const templates::Reference& reference : references)
-      add(expectation, buffer, expected, reference.value, reference.error());
+    for (std::size_t i = 0; i < references.size(); ++i)
+      add(expectation, buffer, expected, references[i].value, references[i].error() + slack_at(i));
   }
   return all;
 }

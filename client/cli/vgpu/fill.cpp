@@ -30,8 +30,9 @@ class Random {
 /// The values of an expression of the place, one by one.
 class Places {
  public:
-  Places(const LaunchSpec& spec, const Buffer& buffer) : buffer_(buffer) {
-    for (const std::string& name : buffer.fill.index->variables()) {
+  Places(const LaunchSpec& spec, const Buffer& buffer, const jit::Expression& expression)
+      : buffer_(buffer), expression_(expression) {
+    for (const std::string& name : expression.variables()) {
       auto size = spec.sizes.find(name);
       if (name == "i") {
         axes_.push_back(-1);
@@ -63,13 +64,14 @@ class Places {
         rest /= std::size_t(buffer_.shape[axis]);
       values_[v] = std::int64_t(rest % std::size_t(buffer_.shape[std::size_t(axes_[v])]));
     }
-    auto value = buffer_.fill.index->evaluate(values_);
+    auto value = expression_.evaluate(values_);
     if (!value) return invalid(value.error().message);
     return *value;
   }
 
  private:
   const Buffer& buffer_;
+  const jit::Expression expression_;
   std::vector<int> axes_;  ///< by variable: -1 linear, -2 a size
   std::vector<std::int64_t> values_;
   std::string wrong_;
@@ -85,7 +87,7 @@ Result<Bytes> fill(const LaunchSpec& spec, const Buffer& buffer, const std::vect
   const std::size_t count = buffer.elements();
   Random random(how.seed);
   std::optional<Places> places;
-  if (how.index) places.emplace(spec, buffer);
+  if (how.index) places.emplace(spec, buffer, *how.index);
   const Buffer* source = how.kind == Kind::kView ? spec.find(how.of) : nullptr;
   const Bytes* contents = source ? &filled.at(std::size_t(source - spec.buffers.data())) : nullptr;
   for (std::size_t i = 0; i < count; ++i) {
@@ -125,6 +127,23 @@ Result<Bytes> fill(const LaunchSpec& spec, const Buffer& buffer, const std::vect
     write(buffer.element, bytes.data(), i, value);
   }
   return bytes;
+}
+
+Result<std::vector<bool>> filled_elements(const LaunchSpec& spec, const Buffer& buffer) {
+  std::vector<bool> there;
+  if (!buffer.fill.where) return there;
+  if (bits_of(buffer.element) < 8)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}:{}: '{}' of {} has a where, expected one of elements of 8 bits or "
+                            "more",
+                            spec.file, buffer.line, buffer.name, to_string(buffer.element)));
+  there.resize(buffer.elements());
+  Places places(spec, buffer, *buffer.fill.where);
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::int64_t value, places.at(i));
+    there[i] = value != 0;
+  }
+  return there;
 }
 
 }  // namespace tilewright::cli

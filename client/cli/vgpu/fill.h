@@ -13,4 +13,7 @@ using Bytes = std::vector<std::byte>;
 /// empty. Errors: kInvalidArgument names the buffer and the element.
 Result<Bytes> fill(const LaunchSpec& spec, const Buffer& buffer, const std::vector<Bytes>& filled);
 
+/// Which elements the kernel finds initialised; empty: all of them. Errors as fill().
+Result<std::vector<bool>> filled_elements(const LaunchSpec& spec, const Buffer& buffer);
+
 }  // namespace tilewright::cli

@@ -291,7 +291,10 @@ class Parser {
           node, fmt::format("{} is {}, expected {}", what, SpecReader::seen(node), kKinds));
     TILEWRIGHT_TRY(read_.check_keys(
         node, what,
-        {"constant", "arange", "normal", "integers", "index", "scale", "values", "view"}));
+        {"constant", "arange", "normal", "integers", "index", "scale", "values", "view", "where"}));
+    if (node["where"]) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(out.where, expression(node["where"], "where of " + what));
+    }
     auto pair = [&](const char* key, Kind kind) -> Result<void> {
       out.kind = kind;
       TILEWRIGHT_ASSIGN_OR_RETURN(auto values, read_.numbers(node[key], what));
@@ -319,11 +322,7 @@ class Parser {
       TILEWRIGHT_ASSIGN_OR_RETURN(out.values, read_.numbers(node["values"], what));
     } else if (node["index"]) {
       out.kind = node["view"] ? Kind::kView : Kind::kIndex;
-      TILEWRIGHT_ASSIGN_OR_RETURN(std::string text, read_.text(node["index"], what));
-      auto expression = jit::Expression::parse(text);
-      if (!expression)
-        return read_.invalid(node["index"], what + ": " + expression.error().message);
-      out.index = *expression;
+      TILEWRIGHT_ASSIGN_OR_RETURN(out.index, expression(node["index"], what));
       if (node["view"]) {
         TILEWRIGHT_ASSIGN_OR_RETURN(out.of, read_.name(node["view"], "view of " + what));
       }
@@ -334,6 +333,13 @@ class Parser {
       return read_.invalid(node, fmt::format("{} names no kind, expected {}", what, kKinds));
     }
     return {};
+  }
+
+  Result<jit::Expression> expression(const YAML::Node& node, const std::string& what) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::string text, read_.text(node, what));
+    auto parsed = jit::Expression::parse(text);
+    if (!parsed) return read_.invalid(node, what + ": " + parsed.error().message);
+    return *parsed;
   }
 
   /// Views are of buffers that were filled before them.
@@ -383,7 +389,7 @@ class Parser {
       if (!spec_.find(expected.buffer))
         return read_.invalid(entry.first, what + " is of no buffer, expected the name of one");
       TILEWRIGHT_TRY(
-          read_.check_keys(entry.second, what, {"is", "values", "absolute", "relative"}));
+          read_.check_keys(entry.second, what, {"is", "values", "absolute", "relative", "slack"}));
       const YAML::Node& value = entry.second;
       if (value["values"] && value["is"])
         return read_.invalid(value, what + " has is and values, expected one of them");
@@ -404,6 +410,16 @@ class Parser {
             return read_.invalid(value[key], fmt::format("{} of the {} is {}, expected at least 0",
                                                          key, what, *place));
         }
+      if (value["slack"]) {
+        TILEWRIGHT_ASSIGN_OR_RETURN(expected.slack,
+                                    read_.name(value["slack"], "slack of the " + what));
+        const Buffer* slack = spec_.find(expected.slack);
+        if (!slack || slack->elements() != spec_.find(expected.buffer)->elements())
+          return read_.invalid(
+              value["slack"],
+              fmt::format("slack of the {} is '{}', expected a buffer with as many elements", what,
+                          expected.slack));
+      }
       spec_.expected.push_back(std::move(expected));
     }
     return {};

@@ -43,6 +43,7 @@ struct Fill {
   double first = 0, second = 1;
   std::uint64_t seed = 1;
   std::optional<jit::Expression> index;  ///< of i (linear), i0, i1, ... and sizes
+  std::optional<jit::Expression> where;  ///< likewise; elements where it is 0 stay uninitialised
   std::vector<double> values;            ///< repeated where they are fewer than elements
   std::string of;                        ///< of a view
 };
@@ -85,6 +86,7 @@ struct Expected {
   std::string name;            ///< of the body's value; empty: `values`
   std::vector<double> values;  ///< repeated
   double absolute = 0, relative = 0;
+  std::string slack;  ///< a buffer whose elements are further absolute tolerances; or empty
   int line = 0;
 };
 

@@ -153,14 +153,23 @@ void RaceChecker::tensor_commit(Warp& warp) {
 
 void RaceChecker::tensor_wait(Warp& warp, std::size_t left) {
   WarpState& state = state_of(warp);
-  auto slot = static_cast<std::size_t>(cluster_of(warp).warps * 4 + state.slot);
   Clock& known = state.knowledge.clock;
-  while (state.tensor_groups.size() > left) {
-    for (std::uint32_t id : state.tensor_groups.front()) record(id).clock = ++state.tensor_reads;
-    state.tensor_groups.pop_front();
+  const std::size_t committed = state.tensor_reads + state.tensor_groups.size();
+  if (committed <= left) return;
+  const auto complete = static_cast<std::uint32_t>(committed - left);
+  // A group is one of the warpgroup: what its four warps read is read.
+  for (Warp& other : warp.block->warps) {
+    if (other.index / 4 != warp.index / 4) continue;
+    WarpState& reader = state_of(other);
+    while (reader.tensor_reads < complete && !reader.tensor_groups.empty()) {
+      ++reader.tensor_reads;
+      for (std::uint32_t id : reader.tensor_groups.front()) record(id).clock = reader.tensor_reads;
+      reader.tensor_groups.pop_front();
+    }
+    const auto slot = static_cast<std::size_t>(cluster_of(warp).warps * 4 + reader.slot);
+    if (known.size() <= slot) known.resize(slot + 1, 0);
+    known[slot] = std::max(known[slot], std::min(complete, reader.tensor_reads));
   }
-  if (known.size() <= slot) known.resize(slot + 1, 0);
-  known[slot] = state.tensor_reads;
 }
 
 // mbarriers ----------------------------------------------------------------------------------------

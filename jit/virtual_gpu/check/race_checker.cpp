@@ -102,6 +102,8 @@ void RaceChecker::cluster_begin(Cluster& cluster) {
   state.arriving.clear();
   state.opened.clear();
   state.exited.clear();
+  state.reached.clear();
+  state.reached_arriving.clear();
   state.releases.clear();
   state.in_flight.clear();
   for (Block& block : cluster.blocks) {
@@ -119,6 +121,7 @@ void RaceChecker::cluster_begin(Cluster& cluster) {
       warp.sync = warp.whole_sync = 0;
       warp.partial.clear();
       warp.last_record = 0;
+      warp.reached.clear();
       warp.copies = warp.bulk_writes = warp.bulk_reads = warp.tensor_reads = 0;
       warp.tensor_groups.clear();
       warp.tensor_open.clear();
@@ -130,6 +133,7 @@ void RaceChecker::cluster_begin(Cluster& cluster) {
     }
     races.mbarriers.clear();
     races.exited.clear();
+    races.reached.clear();
     races.gone = false;
     races.remote.clear();
   }

@@ -95,8 +95,14 @@ void RaceChecker::barrier_pass(const Step*, Warp& warp, std::uint32_t mask, int 
 }
 
 void RaceChecker::cluster_arrive(const Step*, Warp& warp, std::uint32_t, Order order) {
-  if (order == Order::kRelaxed) return;
   WarpState& state = state_of(warp);
+  // Loads are over when their thread goes on, whatever the barrier orders.
+  join(cluster_of(warp).reached_arriving, state.knowledge.clock);
+  join(cluster_of(warp).reached_arriving, state.reached);
+  if (order == Order::kRelaxed) {
+    tick(state);
+    return;
+  }
   cluster_of(warp).arriving.join(state.knowledge);
   tick(state);
 }
@@ -106,9 +112,12 @@ void RaceChecker::cluster_open(Cluster& cluster) {
   join(state.arriving.clock, state.exited);
   std::swap(state.opened, state.arriving);
   state.arriving.clear();
+  std::swap(state.reached, state.reached_arriving);
+  state.reached_arriving.clear();
 }
 
 void RaceChecker::cluster_pass(const Step*, Warp& warp, std::uint32_t, Order order) {
+  join(state_of(warp).reached, cluster_of(warp).reached);
   if (order != Order::kRelaxed) state_of(warp).knowledge.join(cluster_of(warp).opened);
   // All threads have arrived, though a seed may let the lanes of a warp pass in parts.
   lanes_synced(warp, warp.live);
@@ -120,6 +129,8 @@ void RaceChecker::lanes_exit(Warp& warp, std::uint32_t mask) {
   if ((warp.live & ~mask) != 0) return;
   WarpState& state = state_of(warp);
   join(races_of(*warp.block).exited, state.knowledge.clock);
+  join(races_of(*warp.block).reached, state.knowledge.clock);
+  join(races_of(*warp.block).reached, state.reached);
   join(cluster_of(warp).exited, state.knowledge.clock);
 }
 
@@ -131,8 +142,9 @@ void RaceChecker::cluster_end(Cluster& cluster) {
     BlockRaces& races = races_of(block);
     for (const auto& [slot, remote] : races.remote) {
       const Record& last = record(remote.record);
-      bool before =
-          last.clock != kInFlight && slot < races.exited.size() && last.clock <= races.exited[slot];
+      const Clock& ends =
+          last.kind == AccessKind::kRead && !last.asynchronous ? races.reached : races.exited;
+      bool before = last.clock != kInFlight && slot < ends.size() && last.clock <= ends[slot];
       constexpr std::string_view kCheck = "cluster-exit";
       if (before || reporter_.known(kCheck, last.step, -1)) continue;
       std::size_t per_block = block.warps.size();

@@ -72,7 +72,8 @@ struct WarpState {
   /// Records of wgmmas, oldest first: of committed groups, and of the one that is open.
   std::deque<std::vector<std::uint32_t>> tensor_groups;
   std::vector<std::uint32_t> tensor_open;
-  std::uint32_t tensor_reads = 0;
+  Clock reached;  ///< what came before it by barriers of the cluster, ordered or not
+  std::uint32_t tensor_reads = 0;  ///< groups that are complete: the clock of their records
 };
 
 struct MbarrierState {
@@ -103,7 +104,8 @@ struct BlockRaces final : BlockMemory {
   };
   std::array<BarrierState, kBarriers> barriers;
   std::map<std::uint32_t, MbarrierState> mbarriers;
-  Clock exited;  ///< what its warps had done when they exited
+  Clock exited;   ///< what its warps had done when they exited
+  Clock reached;  ///< and what was before them by barriers of the cluster that order nothing
   bool gone = false;
   struct Remote {
     std::uint32_t record = 0;
@@ -118,6 +120,7 @@ struct ClusterState {
   std::uint16_t warps = 0, next_slot = 0;
   Knowledge arriving, opened;
   Clock exited;
+  Clock reached, reached_arriving;  ///< by its barrier, ordered or not
   std::unordered_map<std::uint64_t, std::vector<ReleasePointer>> releases;  ///< shared memory
   std::map<std::uint64_t, std::vector<std::uint32_t>> in_flight;  ///< records, by operation
 };
