@@ -37,6 +37,8 @@ struct TuneSettings {
   bool graph = false, warm_l2 = false;
   bool replace = false;                        ///< run known trials again, and keep the result
   std::optional<std::uint64_t> sample_blocks;  ///< of the virtual GPU; 0: all
+  std::string objective;  ///< "throughput", "p99", "energy"; empty: latency
+  double precision = 0;   ///< share of the median to which it is measured; 0: the usual one
 
   bool operator==(const TuneSettings&) const = default;
 };

@@ -375,6 +375,8 @@ Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Li
   settings.graph = request.graph;
   settings.warm_l2 = request.warm_l2;
   settings.replace = request.replace;
+  if (request.objective != "latency") settings.objective = request.objective;
+  settings.precision = request.precision;
   if (request.sample_blocks >= 0) settings.sample_blocks = std::uint64_t(request.sample_blocks);
   return scheduler_.request(tune_key(problem), problem, settings, request.priority,
                             std::move(listener));

@@ -58,6 +58,16 @@ class TuningPlanner final : public Planner {
     request.strategy = settings.strategy;
     request.measure.graph = settings.graph;
     request.measure.cold_l2 = !settings.warm_l2;
+    if (!settings.objective.empty()) {
+      const auto objective = search::objective_named(settings.objective);
+      if (!objective)
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("the objective of the tune is '{}', expected latency, throughput, "
+                                "p99 or energy",
+                                settings.objective));
+      request.measure.objective = *objective;
+    }
+    if (settings.precision > 0) request.measure.precision = settings.precision;
     if (settings.sample_blocks) request.measure.sample_blocks = *settings.sample_blocks;
     request.replace = settings.replace;
     search::TuneHooks hooks = search::journal_in(store_, request, device());

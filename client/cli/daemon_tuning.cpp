@@ -115,6 +115,9 @@ Result<DaemonTuning> DaemonTuning::start(const Session& session, const TuningFla
   settings.graph = flags.graph;
   settings.warm_l2 = flags.warm_l2;
   settings.replace = flags.fresh;
+  settings.objective = flags.objective;
+  // Said only where it differs from the usual one, so that equal tunes are equal.
+  if (flags.precision != search::MeasureSettings{}.precision) settings.precision = flags.precision;
   // The daemon's default is this one too; said only where it differs, so that equal tunes are equal.
   if (flags.sample_blocks != search::MeasureSettings{}.sample_blocks)
     settings.sample_blocks = static_cast<std::int64_t>(flags.sample_blocks);

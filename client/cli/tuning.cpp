@@ -19,6 +19,14 @@ void add_tuning_flags(CLI::App& command, TuningFlags& flags) {
       ->check(CLI::IsMember({"random", "exhaustive"}));
   command.add_flag("--graph", flags.graph, "Time as a replayed graph, not as stream launches");
   command.add_flag("--warm-l2", flags.warm_l2, "Leave the L2 cache as the last launch left it");
+  command
+      .add_option("--objective", flags.objective,
+                  "latency; throughput of launches back to back; p99; energy, on a real device")
+      ->check(CLI::IsMember({"latency", "throughput", "p99", "energy"}));
+  command
+      .add_option("--precision", flags.precision,
+                  "Launch until the median is known to this share of it; 0.02 is 2 %")
+      ->check(at_least(0));
   command.add_flag("--fresh", flags.fresh, "Run trials again that the cache knows");
   command.add_option("--sample-blocks", flags.sample_blocks,
                      "Blocks of a launch that the virtual GPU executes; 0: all");
@@ -82,6 +90,9 @@ Result<search::TuneReport> Tuning::tune_here(
   request.strategy = flags_.strategy;
   request.measure.graph = flags_.graph;
   request.measure.cold_l2 = !flags_.warm_l2;
+  request.measure.objective =
+      search::objective_named(flags_.objective).value_or(request.measure.objective);
+  request.measure.precision = flags_.precision;
   request.measure.sample_blocks = flags_.sample_blocks;
   request.spaces = spaces_;
   request.generator = generator_;

@@ -20,6 +20,8 @@ struct TuningFlags {
   std::uint64_t seed = 1;
   std::string strategy = "random";
   bool graph = false, warm_l2 = false, fresh = false;
+  std::string objective = "latency";
+  double precision = search::MeasureSettings{}.precision;
   std::uint64_t sample_blocks = search::MeasureSettings{}.sample_blocks;
 };
 void add_tuning_flags(CLI::App& command, TuningFlags& flags);

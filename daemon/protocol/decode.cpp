@@ -78,8 +78,10 @@ Message read(const wire::Subscribed& m) { return Subscribed{from_wire(m.problem(
 Message read(const wire::Unsubscribe& m) { return Unsubscribe{m.subscription()}; }
 Message read(const wire::Better& m) { return Better{from_wire(m.problem()), m.plan_version()}; }
 Message read(const wire::Tune& m) {
-  return Tune{read(*m.problem()), m.evaluations(), m.seconds(), m.seed(),    text_of(m.strategy()),
-              m.priority(),       m.graph(),       m.warm_l2(), m.replace(), m.sample_blocks()};
+  return Tune{
+      read(*m.problem()),     m.evaluations(), m.seconds(), m.seed(),    text_of(m.strategy()),
+      m.priority(),           m.graph(),       m.warm_l2(), m.replace(), m.sample_blocks(),
+      text_of(m.objective()), m.precision()};
 }
 Message read(const wire::Progress& m) {
   return Progress{m.done(),        m.total(),   m.seconds(),

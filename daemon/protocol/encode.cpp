@@ -79,8 +79,9 @@ auto write(Builder& b, const Better& m) {
 auto write(Builder& b, const Tune& m) {
   auto problem = write(b, m.problem);
   auto strategy = b.CreateString(m.strategy);
+  auto objective = b.CreateString(m.objective);
   return wire::CreateTune(b, problem, m.evaluations, m.seconds, m.seed, strategy, m.priority,
-                          m.graph, m.warm_l2, m.replace, m.sample_blocks);
+                          m.graph, m.warm_l2, m.replace, m.sample_blocks, objective, m.precision);
 }
 auto write(Builder& b, const Progress& m) {
   auto current = b.CreateString(m.current);

@@ -111,6 +111,8 @@ struct Tune {
   bool graph = false, warm_l2 = false;
   bool replace = false;             ///< run trials again that are known, and keep the result
   std::int64_t sample_blocks = -1;  ///< below 0: as the daemon is configured; 0: all
+  std::string objective;            ///< of search::objective_named; empty: latency
+  double precision = 0;             ///< of MeasureSettings; 0: the usual one
 };
 struct Progress {
   std::int32_t done = 0, total = 0;

@@ -131,9 +131,12 @@ TEST_F(ServiceTest, WhatATuneIsAskedForWithReachesThePlanner) {
   all.strategy = "exhaustive";
   all.graph = all.warm_l2 = all.replace = true;
   all.sample_blocks = 0;
+  all.objective = "p99";
+  all.precision = 0.005;
   EXPECT_EQ(tune({}), "7 evaluations, 77 s, seed 1, random");
   EXPECT_EQ(tune(all),
-            "5 evaluations, seed 9, exhaustive, graph, warm L2, fresh, 0 sampled blocks");
+            "5 evaluations, seed 9, exhaustive, graph, warm L2, p99, to 0.5 %, fresh, "
+            "0 sampled blocks");
 }
 
 TEST_F(ServiceTest, AReplyCarriesPlansAndImages) {
