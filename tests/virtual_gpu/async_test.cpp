@@ -513,5 +513,90 @@ TEST(Async, FormsThatDoNotExistAreRefused) {
   }
 }
 
+TEST(BulkCopy, MovesTheBytesOfItsMaskOnly) {
+  // 32 bytes to global memory: of each 16, bytes 0, 1 and 8 to 11.
+  Words source;
+  one(R"(
+mov.b32 %r1, 0x11223344; st.shared.u32 [%r10], %r1; st.shared.u32 [%r10+4], %r1;
+st.shared.u32 [%r10+8], %r1; st.shared.u32 [%r10+12], %r1; st.shared.u32 [%r10+16], %r1;
+st.shared.u32 [%r10+20], %r1; st.shared.u32 [%r10+24], %r1; st.shared.u32 [%r10+28], %r1;
+fence.proxy.async; mov.b16 %h1, 0x0f03;
+cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d1], [%r10], 32, %h1;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;)",
+      1, &source);
+  for (std::uint32_t at : {0u, 4u}) {
+    EXPECT_EQ(source[at], 0x3344u);  // its upper half was that of 1000
+    EXPECT_EQ(source[at + 1], 1001u + at);
+    EXPECT_EQ(source[at + 2], 0x11223344u);
+    EXPECT_EQ(source[at + 3], 1003u + at);
+  }
+}
+
+TEST(BulkCopy, LeavesOutTheBytesThatItIgnores) {
+  EXPECT_EQ(one(R"(
+mbarrier.init.shared.b64 [%r11], 1;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r11], 32;
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%r10], [%d1], 32, 4, 8, [%r11];
+TRY: mbarrier.try_wait.parity.shared.b64 %p1, [%r11], 0; @!%p1 bra TRY;
+ld.shared.u32 %r1, [%r10]; OUT; ld.shared.u32 %r1, [%r10+4]; OUT;
+ld.shared.u32 %r1, [%r10+20]; OUT; ld.shared.u32 %r1, [%r10+24]; OUT;)",
+                4),
+            (Words{kNothing, 1001, 1005, kNothing}));
+}
+
+TEST(BulkCopy, MayIgnoreBytesOutsideOfTheAllocation) {
+  // Of the last 16 bytes 4 are in the buffer of 61 words.
+  for (auto [ignored, faults] : {std::pair{12, false}, {11, true}}) {
+    Words results;
+    struct Run how;
+    how.source = 61;
+    Outcome outcome = run(R"(
+mbarrier.init.shared.b64 [%r11], 1;
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%r10], [%d1+240], 16, 0, )" +
+                              std::to_string(ignored) + ", [%r11];",
+                          how, &results);
+    EXPECT_EQ(outcome.fault.has_value(), faults) << ignored;
+  }
+}
+
+TEST(StoreBulk, WritesZeros) {
+  EXPECT_EQ(one(R"(
+mov.b32 %r1, 5; st.shared.u32 [%r10], %r1; st.shared.u32 [%r10+12], %r1; st.shared.u32 [%r10+16], %r1;
+mov.b64 %d3, 16; st.bulk.weak.shared::cta [%r10], %d3, 0;
+ld.shared.u32 %r1, [%r10]; OUT; ld.shared.u32 %r1, [%r10+12]; OUT; ld.shared.u32 %r1, [%r10+16]; OUT;)",
+                3),
+            (Words{0, 0, 5}));
+}
+
+TEST(StoreAsync, ReleasesToGlobalMemory) {
+  Words source;
+  one(R"(
+mov.b32 %r1, 77; st.async.release.gpu.global.b32 [%d1], %r1;
+red.async.release.gpu.global.add.u32 [%d1+4], %r1;)",
+      1, &source);
+  EXPECT_EQ(source[0], 77u);
+  EXPECT_EQ(source[1], 1001u + 77u);
+}
+
+TEST(ClusterLaunch, AnswersThatNothingWasCancelled) {
+  // The response lands with the mbarrier, 16 bytes that were not there before.
+  EXPECT_EQ(one(R"(
+mbarrier.init.shared.b64 [%r11], 1;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r11], 16;
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r10], [%r11];
+ld.shared.u32 %r1, [%r10]; OUT;
+TRY: mbarrier.try_wait.parity.shared.b64 %p1, [%r11], 0; @!%p1 bra TRY;
+ld.shared.u32 %r1, [%r10]; OUT; ld.shared.u32 %r1, [%r10+12]; OUT;)",
+                3),
+            (Words{kNothing, 0, 0}));
+}
+
+TEST(Multimem, IsRefusedByItsLine) {
+  Machine machine(program("multimem.red.relaxed.sys.global.add.u32 [%d1], %r0;"));
+  ASSERT_FALSE(machine.ok());
+  EXPECT_THAT(machine.error().message, HasSubstr("multicast objects do not exist"));
+  EXPECT_THAT(machine.error().message, HasSubstr("ptx line"));
+}
+
 }  // namespace
 }  // namespace tilewright::vgpu

@@ -328,9 +328,6 @@ TEST(Mma, RefusesWhatIsNotThere) {
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3},{%r0,%r1},"
        "{%r4,%r5},{%f0,%f1,%f2,%f3};",
        "A has 2 registers, expected 4"},
-      {"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3},{%r0,%r1},"
-       "{%r4,%r5},{%f0,%f1,%f2,%f3}, %r6, 0;",
-       "sparse"},
   };
   for (const auto& t : refused) {
     Machine machine(entry(t.text));
@@ -338,6 +335,13 @@ TEST(Mma, RefusesWhatIsNotThere) {
     EXPECT_NE(machine.error().message.find(t.why), std::string::npos) << machine.error().message;
     EXPECT_NE(machine.error().message.find("ptx line"), std::string::npos);
   }
+}
+
+TEST(Mma, TakesItsKindBeforeItsShapeAsCutlassWritesIt) {
+  Machine machine(
+      entry("mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32 {%f0,%f1,%f2,%f3},"
+            "{%r0,%r1,%r2,%r3},{%r4,%r5},{%f0,%f1,%f2,%f3}; ret;"));
+  EXPECT_TRUE(machine.ok()) << machine.error().message;
 }
 
 TEST(Mma, FaultsWhereLanesAreMissing) {

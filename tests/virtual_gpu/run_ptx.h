@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -20,6 +21,15 @@ inline std::vector<const Level*> host_levels() {
   for (const Level* level : {&level_v2(), &level_v3(), &level_v4()})
     if (supported(*level)) levels.push_back(level);
   return levels;
+}
+
+/// The level that tests use which do not go through all: $TILEWRIGHT_TEST_LEVEL (v2, v3 or v4) where the
+/// host can run it, else the best one. CTest runs the programs once for each.
+inline const Level& test_level() {
+  const char* wanted = std::getenv("TILEWRIGHT_TEST_LEVEL");
+  for (const Level* level : host_levels())
+    if (wanted != nullptr && std::string_view(wanted) == level->name) return *level;
+  return best_level();
 }
 
 /// A module of one entry `k` with parameters of 64 bits p0, p1, ... and the usual registers: %p, %h
@@ -44,7 +54,7 @@ inline std::string entry(std::string_view body, int parameters = 1,
 /// One module, its memory, and launches of its entries.
 class Machine {
  public:
-  explicit Machine(std::string_view ptx, const Level& level = best_level()) {
+  explicit Machine(std::string_view ptx, const Level& level = test_level()) {
     auto loaded = LoadedProgram::load(ptx, *memory_, level);
     if (loaded)
       program_ = *loaded;
@@ -102,7 +112,7 @@ class Machine {
 /// Runs `body` with one warp and a buffer of 32 results of type T at %d0, whose lane's place is %d1,
 /// %r0 being the lane.
 template <class T>
-std::vector<T> lane_results(std::string_view body, const Level& level = best_level(),
+std::vector<T> lane_results(std::string_view body, const Level& level = test_level(),
                             unsigned threads = 32) {
   std::string text = "ld.param.u64 %d0, [p0];\nmov.u32 %r0, %tid.x;\nmul.wide.u32 %d1, %r0, " +
                      std::to_string(sizeof(T)) + ";\nadd.u64 %d1, %d0, %d1;\n";

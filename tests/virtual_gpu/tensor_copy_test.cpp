@@ -227,7 +227,7 @@ TEST(TensorCopy, FaultsNameWhatIsWrong) {
     FaultKind kind;
     void (*change)(TensorMap&, Bytes&);
   } cases[] = {
-      {"not that of a tensor map", FaultKind::kIllegalInstruction,
+      {"not a tensor map of this device", FaultKind::kIllegalInstruction,
        [](TensorMap&, Bytes& bytes) { bytes[20] ^= std::byte{1}; }},
       {"of another rank", FaultKind::kIllegalInstruction,
        [](TensorMap& map, Bytes& bytes) {

@@ -318,9 +318,9 @@ TEST(Wgmma, RefusesWhatIsNotThere) {
       {"wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0,%f1,%f2,%f3}, %d0, %d1, %p0, 1, "
        "1, 0, 1;",
        "has 8 operands, expected 6"},
-      {"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16 {%f0,%f1,%f2,%f3}, %d0, %d1, %r0, "
+      {"wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3}, %d0, %d1, %r0, "
        "0, %p0, 1, 1, 0, 0;",
-       "not supported"},
+       "shape m64n8k16 is not supported"},
       {"setmaxnreg.inc.sync.aligned.u32 100;", "multiple of 8"},
       {"setmaxnreg.dec.sync.aligned.u32 16;", "from 24 to 256"},
       {"setmaxnreg.dec.sync.aligned.u32 264;", "from 24 to 256"},

@@ -57,8 +57,8 @@
   apply(cuPointerGetAttributes) apply(cuStreamAddCallback) apply(cuStreamAttachMemAsync)          \
   apply(cuStreamCreateWithPriority) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)           \
   apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)                           \
-  apply(cuStreamGetPriority) apply(cuTensorMapEncodeTiled)                                        \
-  apply(cuThreadExchangeStreamCaptureMode)
+  apply(cuStreamGetPriority) apply(cuTensorMapEncodeIm2col)                                       \
+  apply(cuTensorMapEncodeTiled) apply(cuThreadExchangeStreamCaptureMode)
 
 // Of both lists, those that have a form for streams per thread: the stream is 0, or there is none.
 #define TILEWRIGHT_VGPU_STREAM_FUNCTIONS(apply)                                                   \

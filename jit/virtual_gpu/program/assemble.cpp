@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "jit/virtual_gpu/program/control_flow.h"
+#include "jit/virtual_gpu/program/rare_form.h"
 #include "jit/virtual_gpu/program/registers.h"
 #include "jit/virtual_gpu/program/tensor_form.h"
 
@@ -14,6 +15,7 @@ namespace {
 constexpr std::uint32_t kNowhere = 0xffffffffu;
 
 TensorType tensor_type(Element element) {
+  if (element == kElementB1) return TensorType::kInt4;
   switch (element) {
     case Element::kF16:
       return TensorType::kF16;
@@ -72,7 +74,11 @@ class Assembler {
         if (draft.form.op == Op::kBarrier || draft.form.op == Op::kBarrierReduce ||
             draft.form.op == Op::kBarrierArrive)
           ++counted.barriers;
-        if (pipe_of(draft.form) == Pipe::kTensor) {
+        if (draft.form.op == Op::kMmaRare) {
+          RareForm rare = RareForm::unpack(draft.immediate);
+          counted.tensor_operations[static_cast<std::size_t>(
+              tensor_type(static_cast<Element>(rare.a)))] += rare.operations();
+        } else if (pipe_of(draft.form) == Pipe::kTensor) {
           TensorForm tensor = TensorForm::unpack(draft.immediate);
           counted.tensor_operations[static_cast<std::size_t>(tensor_type(tensor.element_a()))] +=
               tensor.operations();
@@ -242,13 +248,18 @@ Pipe pipe_of(const Form& form) {
     case Op::kCpAsync:
     case Op::kBulkCopy:
     case Op::kStoreAsync:
+    case Op::kStoreBulk:
     case Op::kTensorCopy:
+    case Op::kTensorMapReplace:
+    case Op::kTensorMapCopy:
     case Op::kLoadMatrix:
     case Op::kStoreMatrix:
       return Pipe::kMemory;
     case Op::kMma:
     case Op::kMmaDouble:
+    case Op::kMmaRare:
     case Op::kWgmma:
+    case Op::kWgmmaRare:
       return Pipe::kTensor;
     case Op::kBlock:
     case Op::kBlockJoin:
@@ -275,6 +286,7 @@ Pipe pipe_of(const Form& form) {
     case Op::kFence:
     case Op::kPrefetch:
     case Op::kGridControl:
+    case Op::kClusterLaunch:
     case Op::kClusterArrive:
     case Op::kClusterWait:
     case Op::kWgmmaFence:

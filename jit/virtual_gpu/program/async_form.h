@@ -30,8 +30,12 @@ enum BulkFlags : std::int32_t {
   kBulkReduce = 4,
   kBulkToGlobal = 8,
   kBulkFromShared = 16,
+  kBulkMasked = 32,       ///< cp_mask: of 16 bytes, those whose bit is set are written
+  kBulkIgnoresEnds = 64,  ///< ignore_oob: bytes at both ends are not copied
+  kTensorIm2col = 128,    ///< offsets follow the coordinates (not where kBulkToGlobal)
+  kTensorRows = 256,      ///< gather4, scatter4: coordinates are a column and four rows
 };
 /// Of Op::kTensorCopy: BulkFlags, and the rank above them.
-inline constexpr int kTensorRankShift = 8;
+inline constexpr int kTensorRankShift = 12;
 
 }  // namespace tilewright::vgpu

@@ -111,7 +111,11 @@ enum class Op : std::uint8_t {
   kStoreMatrix,
   kMoveMatrix,
   kSetMaxRegisters,
-  kTensorCopy,  ///< cp.async.bulk.tensor; the immediate holds BulkFlags and the rank
+  kMmaRare,           ///< sparse, block-scaled, binary, m8n8k4: the immediate is a RareForm, packed
+  kWgmmaRare,         ///< sparse
+  kTensorCopy,        ///< cp.async.bulk.tensor; the immediate holds BulkFlags and the rank
+  kTensorMapReplace,  ///< mode: TensorMapField; the immediate is the ordinal
+  kTensorMapCopy,     ///< tensormap.cp_fenceproxy
   // Control
   kBlock,
   kBlockJoin,
@@ -137,7 +141,10 @@ enum class Op : std::uint8_t {
   kBulkPrefetch,
   kBulkCommit,
   kBulkWait,
-  kStoreAsync,  ///< st.async, red.async
+  kStoreAsync,     ///< st.async, red.async
+  kStoreBulk,      ///< st.bulk
+  kClusterLaunch,  ///< clusterlaunchcontrol.try_cancel
+  kClusterQuery,   ///< clusterlaunchcontrol.query_cancel; mode: what is asked
   kFence,
   kPrefetch,
   kGridControl,

@@ -1,5 +1,5 @@
 // cp.async, bulk copies, st.async, red.async, mbarriers, fences, prefetches, clusters. Tensor copies
-// are in lower_tensor.cpp.
+// are in lower_tensor_copy.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,18 +46,6 @@ int whole(Lowering& l, const Lowering::Address& at) {
                    {at.value, l.constant(width, offset)});
   return sum;
 }
-/// The same as a value of 64 bits.
-int wide_address(Lowering& l, const ptx::Operand& operand, Space space) {
-  Lowering::Address at = l.address(operand, space);
-  int value = whole(l, at);
-  if (at.bytes != 4) return value;
-  int wide = l.temporary(Width::k64);
-  Form pack{.op = Op::kPack, .type = Type::kB64, .from = Type::kB32};
-  pack.vector = 2;
-  l.emit_auxiliary(pack, {wide}, {value, l.constant(Width::k32, 0)});
-  return wide;
-}
-
 Site site_of(Lowering& l, Space space, bool cluster, int bytes, bool store) {
   Site site{space, static_cast<std::uint16_t>(bytes), store, false};
   site.cluster = cluster;
@@ -237,21 +225,37 @@ void bulk_copy(Lowering& l, bool reduces) {
   if (group == ((flags & kBulkMbarrier) != 0) || group != to_global)
     l.unsupported("a completion that these address spaces do not have");
   if (m.take("multicast::cluster")) flags |= kBulkMulticast;
-  take_hints(l);
+  if (m.take("cp_mask")) flags |= kBulkMasked;
+  if (m.take("ignore_oob")) flags |= kBulkIgnoresEnds;
+  if ((flags & kBulkMasked) != 0 && (!to_global || reduces))
+    l.invalid(".cp_mask is for copies to global memory");
+  if ((flags & kBulkIgnoresEnds) != 0 && (!from_global || (flags & kBulkMulticast) != 0))
+    l.invalid(".ignore_oob is for copies from global memory to one block");
+  take_semantics(l);
+  bool policy = take_hints(l);
   Form form{.op = Op::kBulkCopy};
-  if (reduces) take_reduction(l, &form);
+  if (reduces)
+    take_reduction(l, &form);
+  else
+    m.take("b128");  // the unit of copies that are not weak
   int to = wide_address(l, l.operand(0), to_global ? Space::kGlobal : Space::kShared);
   int from = wide_address(l, l.operand(1), from_global ? Space::kGlobal : Space::kShared);
   int bytes = l.use(l.operand(2), Type::kU32);
   std::size_t i = 3;
+  int left = l.constant(Width::k32, 0), right = left;
+  if ((flags & kBulkIgnoresEnds) != 0) {
+    left = l.use(l.operand(i++), Type::kU32);
+    right = l.use(l.operand(i++), Type::kU32);
+  }
   int mbarrier =
       group ? l.constant(Width::k64, 0) : wide_address(l, l.operand(i++), Space::kShared);
-  int mask =
-      (flags & kBulkMulticast) != 0 ? l.use(l.operand(i++), Type::kU16) : l.constant(Width::k16, 0);
+  if ((flags & kBulkMasked) != 0 && policy) ++i;  // it stands before the mask
+  int mask = (flags & (kBulkMulticast | kBulkMasked)) != 0 ? l.use(l.operand(i++), Type::kU16)
+                                                           : l.constant(Width::k16, 0);
   Site site = site_of(l, to_global ? Space::kGlobal : Space::kShared, true, 16, true);
   site.reduce = form.reduce;
   site.type = form.type;
-  l.emit_memory(form, {}, {to, from, bytes, mbarrier, mask}, flags, site);
+  l.emit_memory(form, {}, {to, from, bytes, mbarrier, mask, left, right}, flags, site);
 }
 
 void bulk(Lowering& l, bool reduces) {
@@ -313,6 +317,52 @@ void store_async(Lowering& l, bool reduces) {
   site.reduce = form.reduce;
   site.type = form.type;
   l.emit_memory(form, {}, uses, reduces ? kBulkReduce : 0, site);
+}
+
+/// st.bulk{.weak}{.shared::cta} [a], size, 0
+void store_bulk(Lowering& l) {
+  auto& m = l.modifiers();
+  m.take("bulk");
+  m.take("weak");
+  SharedSpace at = take_shared(l);
+  if (at.cluster) l.invalid("st.bulk is for the own block");
+  if (l.operand(2).kind != Kind::kInteger || l.operand(2).integer != 0)
+    l.invalid("the value of st.bulk is not 0");
+  int address = wide_address(l, l.operand(0), at.space);
+  const auto& size = l.operand(1);
+  Type type = l.register_bytes(size) == 4 ? Type::kU32 : Type::kU64;
+  Form form{.op = Op::kStoreBulk, .type = type, .space = at.space};
+  l.emit_memory(form, {}, {address, l.use(size, type)}, 0, site_of(l, at.space, false, 8, true));
+}
+
+/// clusterlaunchcontrol.try_cancel.async{.shared::cta}.mbarrier::complete_tx::bytes
+/// {.multicast::cluster::all}.b128 [response], [mbarrier]
+/// clusterlaunchcontrol.query_cancel.{is_canceled.pred,get_first_ctaid{::x,::y,::z},...}.b128
+void cluster_launch(Lowering& l) {
+  auto& m = l.modifiers();
+  if (m.take("try_cancel")) {
+    if (!m.take("async")) l.invalid("expected .async");
+    SharedSpace at = take_shared(l);
+    if (!m.take("mbarrier::complete_tx::bytes")) l.unsupported("a completion without an mbarrier");
+    Form form{.op = Op::kClusterLaunch};
+    form.mode = m.take("multicast::cluster::all") ? 1 : 0;
+    if (!m.take("b128")) l.invalid("expected .b128");
+    int response = wide_address(l, l.operand(0), at.space);
+    int mbarrier = wide_address(l, l.operand(1), at.space);
+    l.emit_memory(form, {}, {response, mbarrier}, form.mode, site_of(l, at.space, true, 16, true));
+    return;
+  }
+  if (!m.take("query_cancel")) l.unsupported("instruction is not supported");
+  if (m.take("is_canceled")) {
+    if (!m.take("pred") || !m.take("b128")) l.invalid("expected .pred.b128");
+    // Requests are never granted: see execute/common/bulk_copy.cpp.
+    l.emit({.op = Op::kMov, .type = Type::kPred}, {l.def(l.operand(0), Type::kPred)},
+           {l.constant(Width::kPredicate, 0)});
+    return;
+  }
+  while (!m.next().empty()) {
+  }
+  l.emit({.op = Op::kClusterQuery}, {}, {});
 }
 
 // Fences, hints, clusters --------------------------------------------------------------------------
@@ -403,6 +453,17 @@ void get_cta_rank(Lowering& l) {
 
 }  // namespace
 
+int wide_address(Lowering& l, const ptx::Operand& operand, Space space) {
+  Lowering::Address at = l.address(operand, space);
+  int value = whole(l, at);
+  if (at.bytes != 4) return value;
+  int wide = l.temporary(Width::k64);
+  Form pack{.op = Op::kPack, .type = Type::kB64, .from = Type::kB32};
+  pack.vector = 2;
+  l.emit_auxiliary(pack, {wide}, {value, l.constant(Width::k32, 0)});
+  return wide;
+}
+
 Order order_of(const ptx::Instruction& instruction) {
   constexpr std::pair<std::string_view, Order> kOrders[] = {
       {"volatile", Order::kVolatile}, {"relaxed", Order::kRelaxed}, {"mmio", Order::kRelaxed},
@@ -433,8 +494,18 @@ bool lower_async(Lowering& l) {
     if (reduces) l.unsupported("instruction is not supported");
     return cp_async(l), true;
   }
-  if (opcode == "st" && l.instruction().has("async")) return store_async(l, false), true;
-  if (opcode == "red" && l.instruction().has("async")) return store_async(l, true), true;
+  bool async = l.instruction().has("async");
+  if ((opcode == "st" || opcode == "red") && async && l.instruction().has("release")) {
+    // To global memory, told to nobody: as soon as at once.
+    m.take("async");
+    m.take("mmio");
+    return false;
+  }
+  if (opcode == "st" && async) return store_async(l, false), true;
+  if (opcode == "red" && async) return store_async(l, true), true;
+  if (opcode == "st" && l.instruction().has("bulk")) return store_bulk(l), true;
+  if (opcode == "clusterlaunchcontrol") return cluster_launch(l), true;
+  if (opcode == "multimem") l.unsupported("multicast objects do not exist on a single device");
   if (opcode == "membar" || opcode == "fence") return fence(l), true;
   if (opcode == "prefetch" || opcode == "prefetchu" || opcode == "discard" ||
       opcode == "applypriority")

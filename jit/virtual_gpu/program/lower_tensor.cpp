@@ -1,14 +1,12 @@
 // Instructions of the tensor cores: mma, wgmma, and the moves of 8x8 matrices around them.
+#include "jit/virtual_gpu/program/lower_tensor.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "jit/virtual_gpu/program/lowering.h"
-#include "jit/virtual_gpu/program/tensor_form.h"
-
 namespace tilewright::vgpu {
-namespace {
 
 using Kind = ptx::Operand::Kind;
 
@@ -33,18 +31,9 @@ std::optional<Accumulator> accumulator_of(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_fp8(Element e) { return e == Element::kE4M3 || e == Element::kE5M2; }
-bool is_six_or_four(Element e) {
-  return e == Element::kE2M1 || e == Element::kE3M2 || e == Element::kE2M3;
-}
-
-/// "m16n8k16" -> 16, 8, 16.
-struct Shape {
-  int m = 0, n = 0, k = 0;
-};
-Shape take_shape(Lowering& l) {
+MmaShape take_shape(Lowering& l) {
   std::string_view name = l.modifiers().next();
-  Shape shape;
+  MmaShape shape;
   int* part = nullptr;
   for (char c : name) {
     if (c == 'm' && part == nullptr)
@@ -61,7 +50,6 @@ Shape take_shape(Lowering& l) {
   return shape;
 }
 
-/// Registers of a vector operand (one may stand without braces).
 std::vector<const ptx::Operand*> parts(Lowering& l, const ptx::Operand& operand, int count,
                                        const char* what) {
   std::vector<const ptx::Operand*> result;
@@ -74,9 +62,34 @@ std::vector<const ptx::Operand*> parts(Lowering& l, const ptx::Operand& operand,
   return result;
 }
 
+Type register_type(Accumulator d) {
+  return d == Accumulator::kF64 ? Type::kF64 : d == Accumulator::kF32 ? Type::kF32 : Type::kB32;
+}
+
+bool negates(Lowering& l, std::size_t index) {
+  const auto& operand = l.operand(index);
+  if (operand.kind != Kind::kInteger || (operand.integer != 1 && operand.integer != -1))
+    l.invalid("the scale of A or B is not 1 or -1");
+  return operand.integer < 0;
+}
+
+bool transposes(Lowering& l, std::size_t index) {
+  const auto& operand = l.operand(index);
+  if (operand.kind != Kind::kInteger || (operand.integer != 0 && operand.integer != 1))
+    l.invalid("the transposition of A or B is not 0 or 1");
+  return operand.integer != 0;
+}
+
+namespace {
+
+bool is_fp8(Element e) { return e == Element::kE4M3 || e == Element::kE5M2; }
+bool is_six_or_four(Element e) {
+  return e == Element::kE2M1 || e == Element::kE3M2 || e == Element::kE2M3;
+}
+
 /// Whether mma has this shape for these types. PTX ISA, "mma": table of shapes; .kind::f8f6f4 has
 /// m16n8k32 alone.
-bool has_shape(const Shape& s, Element a, bool f8f6f4) {
+bool has_shape(const MmaShape& s, Element a, bool f8f6f4) {
   if (s.n != 8) return false;
   if (f8f6f4) return s.m == 16 && s.k == 32;
   auto one_of = [&](std::initializer_list<int> ks) {
@@ -140,18 +153,14 @@ Types take_types(Lowering& l, bool with_c) {
   return {*a, *b, *d};
 }
 
-Type register_type(Accumulator d) {
-  return d == Accumulator::kF64 ? Type::kF64 : d == Accumulator::kF32 ? Type::kF32 : Type::kB32;
-}
-
 /// mma.sync.aligned.SHAPE.row.col{.kind}{.satfinite}.d.a.b.c d, a, b, c
 void mma(Lowering& l) {
   auto& m = l.modifiers();
   if (!m.take("sync") || !m.take("aligned")) l.invalid("mma has to be .sync.aligned");
-  if (m.take("sp") || m.take("sp::ordered_metadata")) l.unsupported("sparse mma is not supported");
-  Shape shape = take_shape(l);
-  if (!m.take("row") || !m.take("col")) l.unsupported("the layout is not .row.col");
+  if (lower_rare_mma(l)) return;
   bool f8f6f4 = m.take("kind::f8f6f4");
+  MmaShape shape = take_shape(l);
+  if (!m.take("row") || !m.take("col")) l.unsupported("the layout is not .row.col");
   TensorForm form;
   form.saturate = m.take("satfinite") ? 1 : 0;
   Types types = take_types(l, true);
@@ -162,6 +171,7 @@ void mma(Lowering& l) {
     l.unsupported(
         fmt::format("shape m{}n{}k{} is not supported for these types", shape.m, shape.n, shape.k));
   bool f64 = types.a == Element::kF64;
+  if (f64) m.take("rn");
   form.a = static_cast<std::uint32_t>(types.a);
   form.b = static_cast<std::uint32_t>(types.b);
   form.d = static_cast<std::uint32_t>(types.d);
@@ -187,21 +197,6 @@ void mma(Lowering& l) {
          defs, uses, form.pack());
 }
 
-/// 1 or -1.
-bool negates(Lowering& l, std::size_t index) {
-  const auto& operand = l.operand(index);
-  if (operand.kind != Kind::kInteger || (operand.integer != 1 && operand.integer != -1))
-    l.invalid("the scale of A or B is not 1 or -1");
-  return operand.integer < 0;
-}
-/// 0 or 1.
-bool transposes(Lowering& l, std::size_t index) {
-  const auto& operand = l.operand(index);
-  if (operand.kind != Kind::kInteger || (operand.integer != 0 && operand.integer != 1))
-    l.invalid("the transposition of A or B is not 0 or 1");
-  return operand.integer != 0;
-}
-
 /// wgmma.mma_async.sync.aligned.SHAPE{.satfinite}.d.a.b d, a, b-desc, scale-d{, imm-scale-a,
 /// imm-scale-b{, imm-trans-a{, imm-trans-b}}}
 void wgmma(Lowering& l) {
@@ -220,8 +215,9 @@ void wgmma(Lowering& l) {
     l.emit({.op = Op::kWgmmaWait}, {}, {}, l.operand(0).integer);
     return;
   }
-  if (!m.take("mma_async") || m.take("sp")) l.unsupported("instruction is not supported");
-  Shape shape = take_shape(l);
+  if (!m.take("mma_async")) l.unsupported("instruction is not supported");
+  if (m.take("sp")) return lower_sparse_wgmma(l);
+  MmaShape shape = take_shape(l);
   TensorForm form;
   form.saturate = m.take("satfinite") ? 1 : 0;
   Types types = take_types(l, false);
@@ -291,17 +287,51 @@ void set_max_registers(Lowering& l) {
          count.integer);
 }
 
-/// {ld,st}matrix.sync.aligned.m8n8.x{1,2,4}{.trans}{.shared}.b16
+/// Which matrix of narrow elements it is: takes its type. `count` becomes that of its rows in eights,
+/// which is that of its registers.
+ByteMatrix take_byte_matrix(Lowering& l, std::string_view shape, bool store, bool transposed,
+                            int* count) {
+  auto& m = l.modifiers();
+  bool six = m.take("b6x16_p32"), four = m.take("b4x16_p64");
+  if (six || four ? store || !m.take("b8x16") : !m.take("b8"))
+    l.unsupported("the type is not .b8, .b8x16.b6x16_p32 or .b8x16.b4x16_p64");
+  if (store) {
+    if (shape != "m16n8" || !transposed) l.unsupported("stores of .b8 are of .m16n8 with .trans");
+    return ByteMatrix::kStore;
+  }
+  if (shape == "m8n16") {
+    if (transposed || (!six && !four))
+      l.unsupported(".m8n16 is for elements of 4 and 6 bits, without .trans");
+    return six ? ByteMatrix::kSix : ByteMatrix::kFour;
+  }
+  if (shape != "m16n16" || !transposed || *count > 2)
+    l.unsupported("loads of .b8 are of .m16n16.x1 or .x2 with .trans");
+  *count *= 2;
+  return six    ? ByteMatrix::kSixTransposed
+         : four ? ByteMatrix::kFourTransposed
+                : ByteMatrix::kTransposed;
+}
+
+/// {ld,st}matrix.sync.aligned.m8n8.x{1,2,4}{.trans}{.shared}.b16, and those of narrower elements
 void matrix(Lowering& l, bool store) {
   auto& m = l.modifiers();
   if (!m.take("sync") || !m.take("aligned")) l.invalid("has to be .sync.aligned");
-  if (!m.take("m8n8")) l.unsupported("the shape is not .m8n8");
+  std::string_view shape;
+  for (std::string_view each : {"m8n8", "m16n16", "m8n16", "m16n8"})
+    if (shape.empty() && m.take(each)) shape = each;
+  if (shape.empty()) l.unsupported("the shape is missing or not supported");
   int count = m.take("x1") ? 1 : m.take("x2") ? 2 : m.take("x4") ? 4 : 0;
   if (count == 0) l.invalid("the number of matrices is missing");
   Form form{.op = store ? Op::kStoreMatrix : Op::kLoadMatrix};
   form.mode = m.take("trans") ? 1 : 0;
   Space space = m.take("shared") || m.take("shared::cta") ? Space::kShared : Space::kGeneric;
-  if (!m.take("b16")) l.unsupported("the type is not .b16");
+  auto bytes = ByteMatrix::kTransposed;
+  if (shape == "m8n8") {
+    if (!m.take("b16")) l.unsupported("the type is not .b16");
+  } else {
+    bytes = take_byte_matrix(l, shape, store, form.mode != 0, &count);
+    form.type = Type::kB8;
+  }
   Lowering::Address at = l.address(l.operand(store ? 0 : 1), space);
   form.space = at.space;
   form.vector = static_cast<std::uint8_t>(count);
@@ -314,6 +344,7 @@ void matrix(Lowering& l, bool store) {
       defs.push_back(l.def(*part, Type::kB32));
   Site site{at.space, 16, store, false};
   site.vector = 1;
+  site.register_bytes = static_cast<std::uint8_t>(bytes);
   site.address_bytes = form.address_bytes;
   l.emit_memory(form, defs, uses, at.offset, site);
 }

@@ -11,27 +11,6 @@ namespace {
 
 using Kind = ptx::Operand::Kind;
 
-/// An address as a value of 64 bits, its offset added.
-int wide_address(Lowering& l, ptx::Operand operand, Space space) {
-  operand.elements.clear();  // the coordinates, of a tensor
-  Lowering::Address at = l.address(operand, space);
-  bool narrow = at.bytes == 4;
-  Width width = narrow ? Width::k32 : Width::k64;
-  int value = at.value;
-  if (at.offset != 0) {
-    auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(at.offset));
-    value = l.temporary(width);
-    l.emit_auxiliary({.op = Op::kAdd, .type = narrow ? Type::kU32 : Type::kU64}, {value},
-                     {at.value, l.constant(width, narrow ? offset & 0xffffffffu : offset)});
-  }
-  if (!narrow) return value;
-  int wide = l.temporary(Width::k64);
-  Form pack{.op = Op::kPack, .type = Type::kB64, .from = Type::kB32};
-  pack.vector = 2;
-  l.emit_auxiliary(pack, {wide}, {value, l.constant(Width::k32, 0)});
-  return wide;
-}
-
 int take_rank(Lowering& l) {
   std::string_view name = l.modifiers().next();
   if (name.size() != 2 || name[1] != 'd' || name[0] < '1' || name[0] > '5')
@@ -40,25 +19,45 @@ int take_rank(Lowering& l) {
 }
 
 /// `[map, {coordinates}]`: the address of the map, then the coordinates.
-std::vector<int> take_box(Lowering& l, const ptx::Operand& operand, int rank) {
+std::vector<int> take_box(Lowering& l, const ptx::Operand& operand, int coordinates) {
   if (operand.kind != Kind::kAddress || operand.elements.size() != 1)
     l.invalid("expected [tensor map, {coordinates}]");
-  std::vector<int> values{wide_address(l, operand, Space::kGeneric)};
+  ptx::Operand map = operand;
+  map.elements.clear();
+  std::vector<int> values{wide_address(l, map, Space::kGeneric)};
   const ptx::Operand& list = operand.elements[0];
   std::size_t count = list.kind == Kind::kVector ? list.elements.size() : 1;
-  if (count != static_cast<std::size_t>(rank))
-    l.invalid(fmt::format("has {} coordinates, expected {}", count, rank));
+  if (count != static_cast<std::size_t>(coordinates))
+    l.invalid(fmt::format("has {} coordinates, expected {}", count, coordinates));
   for (std::size_t i = 0; i < count; ++i)
     values.push_back(l.use(list.kind == Kind::kVector ? list.elements[i] : list, Type::kS32));
   return values;
 }
 
-void take_mode(Lowering& l) {
+/// kTensorIm2col, kTensorRows or 0.
+std::int32_t take_mode(Lowering& l, int rank, bool to_global) {
   auto& m = l.modifiers();
   m.take("tile");
-  for (std::string_view mode : {"tile::gather4", "tile::scatter4", "im2col", "im2col::w",
-                                "im2col::w::128", "im2col_no_offs"})
+  for (std::string_view mode : {"im2col::w", "im2col::w::128", "im2col_no_offs::w"})
     if (m.take(mode)) l.unsupported(fmt::format(".{} is not supported", mode));
+  if (m.take(to_global ? "im2col_no_offs" : "im2col")) {
+    if (rank < 3) l.invalid("im2col is for 3 to 5 dimensions");
+    return kTensorIm2col;
+  }
+  if (m.take(to_global ? "tile::scatter4" : "tile::gather4")) {
+    if (rank != 2) l.invalid("gather4 and scatter4 are for 2 dimensions");
+    return kTensorRows;
+  }
+  return 0;
+}
+
+/// The offsets of im2col.
+void take_offsets(Lowering& l, const ptx::Operand& list, int count, std::vector<int>* uses) {
+  std::size_t given = list.kind == Kind::kVector ? list.elements.size() : 1;
+  if (given != static_cast<std::size_t>(count))
+    l.invalid(fmt::format("has {} offsets, expected {}", given, count));
+  for (std::size_t i = 0; i < given; ++i)
+    uses->push_back(l.use(list.kind == Kind::kVector ? list.elements[i] : list, Type::kU16));
 }
 
 constexpr std::pair<std::string_view, Reduce> kReductions[] = {
@@ -68,8 +67,7 @@ constexpr std::pair<std::string_view, Reduce> kReductions[] = {
 
 }  // namespace
 
-/// Operands: shared address, map, mbarrier (0 without), mask of blocks,
-/// coordinates.
+/// Operands: shared address, map, mbarrier (0 without), mask of blocks, coordinates, offsets.
 bool lower_tensor_copy(Lowering& l) {
   if (l.instruction().opcode != "cp" || !l.instruction().has("tensor")) return false;
   auto& m = l.modifiers();
@@ -78,21 +76,23 @@ bool lower_tensor_copy(Lowering& l) {
   bool prefetch = m.take("prefetch");
   m.take("tensor");
   int rank = take_rank(l);
-  take_mode(l);
+  bool to_global = !prefetch && m.left() == "global";
+  const std::int32_t mode = take_mode(l, rank, to_global);
+  const int coordinates = mode == kTensorRows ? 5 : rank;
   m.take("L2::cache_hint");  // the policy, the last operand, has no effect
   if (prefetch) {
     m.take("L2");
     if (!m.take("global")) l.unsupported("the source is not .global");
-    take_box(l, l.operand(0), rank);
+    take_box(l, l.operand(0), coordinates);
     l.emit({.op = Op::kNop}, {}, {});
     return true;
   }
-  bool to_shared = m.left() != "global";
+  bool to_shared = !to_global;
   bool cluster = m.take("shared::cluster");
   if (!cluster) m.take("shared::cta");
   if (!m.take("global")) l.unsupported("the address spaces are not global and shared memory");
   if (cluster && !to_shared) l.unsupported("a copy from .shared::cluster");
-  std::int32_t flags = rank << kTensorRankShift;
+  std::int32_t flags = rank << kTensorRankShift | mode;
   Form form{.op = Op::kTensorCopy};
   Site site{to_shared ? Space::kShared : Space::kGlobal, 16, true, false};
   if (to_shared) {
@@ -103,11 +103,13 @@ bool lower_tensor_copy(Lowering& l) {
     if (m.take("cta_group::1") || m.take("cta_group::2")) l.unsupported(".cta_group");
     int shared = wide_address(l, l.operand(0), Space::kShared);
     int mbarrier = wide_address(l, l.operand(2), Space::kShared);
-    std::vector<int> box = take_box(l, l.operand(1), rank);
-    int mask =
-        (flags & kBulkMulticast) != 0 ? l.use(l.operand(3), Type::kU16) : l.constant(Width::k16, 0);
+    std::vector<int> box = take_box(l, l.operand(1), coordinates);
+    std::size_t next = mode == kTensorIm2col ? 4 : 3;
+    int mask = (flags & kBulkMulticast) != 0 ? l.use(l.operand(next), Type::kU16)
+                                             : l.constant(Width::k16, 0);
     std::vector<int> uses{shared, box[0], mbarrier, mask};
     uses.insert(uses.end(), box.begin() + 1, box.end());
+    if (mode == kTensorIm2col) take_offsets(l, l.operand(3), rank - 2, &uses);
     site.cluster = true;
     l.emit_memory(form, {}, uses, flags, site);
     return true;
@@ -124,7 +126,7 @@ bool lower_tensor_copy(Lowering& l) {
     }
     if (!found) l.unsupported("the operation is missing or not supported");
   }
-  std::vector<int> box = take_box(l, l.operand(0), rank);
+  std::vector<int> box = take_box(l, l.operand(0), coordinates);
   int shared = wide_address(l, l.operand(1), Space::kShared);
   std::vector<int> uses{shared, box[0], l.constant(Width::k64, 0), l.constant(Width::k16, 0)};
   uses.insert(uses.end(), box.begin() + 1, box.end());

@@ -495,7 +495,7 @@ void Lowering::lower_instruction(const ptx::Instruction& instruction) {
   bool known = lower_move(*this) || lower_async(*this) || lower_memory(*this) ||
                lower_arithmetic(*this) || lower_bits(*this) || lower_compare(*this) ||
                lower_convert(*this) || lower_lanes(*this) || lower_tensor(*this) ||
-               lower_tensor_copy(*this) || lower_control(*this);
+               lower_tensor_copy(*this) || lower_tensor_map(*this) || lower_control(*this);
   if (!known) unsupported("instruction is not supported");
   if (!modifiers.left().empty())
     unsupported(fmt::format("modifier '.{}' is not supported", modifiers.left()));

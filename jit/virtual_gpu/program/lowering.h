@@ -137,6 +137,9 @@ Order order_of(const ptx::Instruction& instruction);
 /// kCta where none is given.
 Scope scope_of(const ptx::Instruction& instruction);
 
+/// The place that an address operand names, its offset added, as a value of 64 bits.
+int wide_address(Lowering& lowering, const ptx::Operand& operand, Space space);
+
 // Families: true if the opcode is theirs (and was lowered, or thrown at).
 bool lower_arithmetic(Lowering& lowering);
 bool lower_bits(Lowering& lowering);
@@ -148,6 +151,7 @@ bool lower_memory(Lowering& lowering);
 bool lower_lanes(Lowering& lowering);
 bool lower_tensor(Lowering& lowering);
 bool lower_tensor_copy(Lowering& lowering);
+bool lower_tensor_map(Lowering& lowering);
 bool lower_control(Lowering& lowering);
 
 }  // namespace tilewright::vgpu

@@ -334,6 +334,16 @@ def check_tensor_map(device):
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
     assert any(int(word) for word in encoded.opaque)
+    columns = ok(driver.cuTensorMapEncodeIm2col(
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, int(data),
+        [driver.cuuint64_t(size) for size in (16, 8, 8, 4)],
+        [driver.cuuint64_t(stride) for stride in (32, 256, 2048)], [-1, -1], [-1, -1],
+        driver.cuuint32_t(16), driver.cuuint32_t(32), [driver.cuuint32_t(1)] * 4,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
+    assert any(int(word) for word in columns.opaque)
 
 
 def check_management(device):

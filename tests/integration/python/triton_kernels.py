@@ -27,6 +27,22 @@ def matmul(a, b, c, m, n, k, lda, ldb, ldc,
 
 
 @triton.jit
+def descriptor_matmul(a, b, c, m, n, k,
+                      TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr):
+    """The same by tensor maps that the kernel makes: m, n and k need not be multiples of the tiles."""
+    a_map = tl.make_tensor_descriptor(a, [m, k], [k, 1], [TILE_M, TILE_K])
+    b_map = tl.make_tensor_descriptor(b, [k, n], [n, 1], [TILE_K, TILE_N])
+    c_map = tl.make_tensor_descriptor(c, [m, n], [n, 1], [TILE_M, TILE_N])
+    tiles_n = tl.cdiv(n, TILE_N)
+    row = (tl.program_id(0) // tiles_n) * TILE_M
+    column = (tl.program_id(0) % tiles_n) * TILE_N
+    total = tl.zeros((TILE_M, TILE_N), dtype=tl.float32)
+    for start in range(0, k, TILE_K):
+        total = tl.dot(a_map.load([row, start]), b_map.load([start, column]), total)
+    c_map.store([row, column], total.to(tl.float16))
+
+
+@triton.jit
 def softmax(y, x, columns, BLOCK: tl.constexpr):
     """Of each row, in f32."""
     at = tl.program_id(0) * columns + tl.arange(0, BLOCK)

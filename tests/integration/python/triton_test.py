@@ -34,6 +34,7 @@ class Kernel:
                                   options={"num_warps": warps, "num_stages": stages})
         self.ptx = compiled.asm["ptx"]
         self.threads = 32 * warps
+        self.scratch = getattr(compiled.metadata, "global_scratch_size", 0) or 0
         self.shared = compiled.metadata.shared
         self.module = ok(driver.cuModuleLoadData(self.ptx.encode() + b"\0"))
         self.function = ok(driver.cuModuleGetFunction(self.module, name.encode()))
@@ -42,8 +43,11 @@ class Kernel:
             ok(driver.cuFuncSetAttribute(self.function, attribute, self.shared))
 
     def __call__(self, grid, *values):
-        # Triton's own launchers append two pointers to scratch memory, which these kernels leave alone.
-        packed = parameters(*values, 0, 0)
+        # Triton's own launchers append two pointers to scratch memory: of every block, for what the
+        # kernel keeps there (tensor maps), and for a profiler.
+        scratch = (upload(np.full(self.scratch * int(np.prod(grid)), 0xa5, np.uint8))
+                   if self.scratch else 0)
+        packed = parameters(*values, scratch, 0)
         ok(driver.cuLaunchKernel(self.function, *grid, self.threads, 1, 1, self.shared, 0,
                                  ctypes.addressof(packed), 0))
         ok(driver.cuCtxSynchronize())
@@ -72,6 +76,24 @@ def check_matmul(architecture, tile, stages, warps, m, n, k):
     expected = a.astype(np.float64) @ b.astype(np.float64)
     close(download(c, (m, n), np.float16), expected, 1e-3 * np.max(np.abs(expected)),
           f"matmul {tile} {stages} stages {m}x{n}x{k}")
+
+
+def check_descriptor_matmul(architecture, tile, stages, warps, m, n, k):
+    if architecture < 90:
+        return  # tensor maps are of sm_90 and above
+    tile_m, tile_n, tile_k = tile
+    kernel = Kernel(architecture, "descriptor_matmul", ["*fp16!"] * 3 + ["i32!"] * 3,
+                    {"TILE_M": tile_m, "TILE_N": tile_n, "TILE_K": tile_k}, warps, stages)
+    for expected in ("tensormap.replace", "tensormap.cp_fenceproxy", "cp.async.bulk.tensor"):
+        if expected not in kernel.ptx:
+            raise AssertionError(f"Triton made no {expected}")
+    a, b = numbers(m, k, seed=10), numbers(k, n, seed=11)
+    c = upload(np.full((m, n), 7, np.float16))
+    grid = (-(-m // tile_m) * -(-n // tile_n), 1, 1)
+    kernel(grid, upload(a), upload(b), c, INT(m), INT(n), INT(k))
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    close(download(c, (m, n), np.float16), expected, 1e-3 * np.max(np.abs(expected)),
+          f"matmul by tensor maps {tile} {stages} stages {m}x{n}x{k}")
 
 
 def check_softmax(architecture, rows, columns):
@@ -124,6 +146,11 @@ CASES = {
         ((32, 32, 64), 4, 2, 61, 45, 200),
         ((64, 128, 64), 3, 8, 100, 136, 128),
         ((16, 16, 16), 1, 1, 33, 17, 19),
+    ]),
+    "descriptor_matmul": (check_descriptor_matmul, [
+        ((64, 64, 32), 3, 4, 128, 128, 96),
+        ((64, 128, 64), 2, 4, 112, 144, 80),
+        ((128, 64, 64), 3, 8, 128, 64, 128),
     ]),
     "softmax": (check_softmax, [(3, 1024), (5, 781), (2, 33)]),
     "layer_norm": (check_layer_norm, [(3, 512), (2, 777), (1, 48)]),

@@ -27,5 +27,8 @@ Handler select_matrix(const Form& form);
 Handler select_mma_double(const Form& form);
 Handler select_warpgroup(const Form& form);
 Handler select_tensor_copy(const Form& form);
+Handler select_tensor_map(const Form& form);
+Handler select_mma_rare(const Form& form);
+Handler select_wgmma_rare(const Form& form);
 
 }  // namespace tilewright::vgpu

@@ -1,4 +1,6 @@
 // Accumulation in other ways than the default: to see whether a result depends on it.
+#include "jit/virtual_gpu/execute/tensor/accumulate.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,42 +37,40 @@ int exponent(double x) { return x == 0 ? std::numeric_limits<int>::min() : std::
 
 }  // namespace
 
-void accumulate_otherwise(Accumulation how, const TensorForm& form, TensorTile& tile) {
-  const int count = form.k();
-  if (how == Accumulation::kF64) {
-    for_elements(form, tile, [&](float& acc, auto&& a, auto&& b) {
-      double sum = acc;
-      for (int k = 0; k < count; ++k) sum += a(k) * b(k);
-      acc = static_cast<float>(sum);
-    });
-    return;
-  }
-  const int fraction = bits_of_element(form.element_a()) == 8 ? 13 : 25;
-  for_elements(form, tile, [&](float& acc, auto&& a, auto&& b) {
-    double terms[kMaxTileK + 1];
-    int largest = exponent(acc);
-    bool finite = std::isfinite(acc);
-    double plain = acc;
-    terms[count] = acc;
+float accumulate(Accumulation how, int kept, const double* terms, int count, float acc) {
+  if (how == Accumulation::kF32) {
     for (int k = 0; k < count; ++k) {
-      terms[k] = a(k) * b(k);
-      plain += terms[k];
-      if (!std::isfinite(terms[k]))
-        finite = false;
-      else
-        largest = std::max(largest, exponent(terms[k]));
+      // The sum is rounded once, also where a scaled product is out of a float's range.
+      auto narrow = static_cast<float>(terms[k]);
+      acc = narrow == terms[k] ? acc + narrow : static_cast<float>(acc + terms[k]);
     }
-    if (!finite || largest == std::numeric_limits<int>::min()) {
-      acc = static_cast<float>(plain);
-      return;
-    }
-    double sum = 0;
-    for (int k = 0; k <= count; ++k) sum += std::trunc(std::ldexp(terms[k], fraction - largest));
-    double exact = std::ldexp(sum, largest - fraction);
-    auto result = static_cast<float>(exact);
-    if (std::fabs(static_cast<double>(result)) > std::fabs(exact))
-      result = std::nextafterf(result, 0.0f);
-    acc = result;
+    return acc;
+  }
+  double plain = acc;
+  for (int k = 0; k < count; ++k) plain += terms[k];
+  if (how == Accumulation::kF64) return static_cast<float>(plain);
+  int largest = exponent(acc);
+  bool finite = std::isfinite(acc);
+  for (int k = 0; k < count; ++k) {
+    finite &= std::isfinite(terms[k]);
+    if (finite) largest = std::max(largest, exponent(terms[k]));
+  }
+  if (!finite || largest == std::numeric_limits<int>::min()) return static_cast<float>(plain);
+  double sum = std::trunc(std::ldexp(static_cast<double>(acc), kept - largest));
+  for (int k = 0; k < count; ++k) sum += std::trunc(std::ldexp(terms[k], kept - largest));
+  double exact = std::ldexp(sum, largest - kept);
+  auto result = static_cast<float>(exact);
+  if (std::fabs(static_cast<double>(result)) > std::fabs(exact))
+    result = std::nextafterf(result, 0.0f);
+  return result;
+}
+
+void accumulate_otherwise(Accumulation how, const TensorForm& form, TensorTile& tile) {
+  const int count = form.k(), kept = kept_bits(bits_of_element(form.element_a()));
+  for_elements(form, tile, [&](float& acc, auto&& a, auto&& b) {
+    double terms[kMaxTileK];
+    for (int k = 0; k < count; ++k) terms[k] = a(k) * b(k);
+    acc = accumulate(how, kept, terms, count, acc);
   });
 }
 

@@ -66,21 +66,31 @@ struct Copy {
     auto decoded =
         decode_tensor_map(std::span<const std::byte, kTensorMapBytes>(host, kTensorMapBytes));
     if (!decoded)
-      return fail(FaultKind::kIllegalInstruction, address,
-                  "the address is not that of a tensor map");
+      return fail(FaultKind::kIllegalInstruction, address, decoded.error().message.c_str());
     map = *decoded;
     if (map.rank != flags >> kTensorRankShift)
       return fail(FaultKind::kIllegalInstruction, address,
                   "the tensor map is of another rank than the copy");
+    if (map.im2col != ((flags & kTensorIm2col) != 0))
+      return fail(FaultKind::kIllegalInstruction, address,
+                  map.im2col ? "the tensor map is of im2col, the copy is not"
+                             : "the copy is of im2col, the tensor map is not");
+    if ((flags & kTensorRows) != 0 && map.box[1] != 1)
+      return fail(FaultKind::kIllegalInstruction, address,
+                  "the box of four rows apart is more than one row high");
     return true;
   }
 
   /// Both ends of the box. What is inside of the tensor has to be inside of one
   /// allocation.
-  bool place(std::uint64_t shared_address, const std::int32_t* coordinates) {
+  bool place(std::uint64_t shared_address, const std::int32_t* coordinates,
+             const std::uint16_t* offsets) {
     bool store = (flags & kBulkToGlobal) != 0;
     // A swizzle moves bytes within lines of 128.
-    std::uint64_t bytes = map.box_bytes();
+    std::uint64_t bytes = box_bytes();
+    if (std::int64_t{coordinates[0]} * map.element_bits() % 8 != 0)
+      return fail(FaultKind::kIllegalInstruction, static_cast<std::uint64_t>(coordinates[0]),
+                  "the box begins within a byte");
     if (map.swizzle != TensorSwizzle::kNone) bytes = (bytes + 127) / 128 * 128;
     shared =
         locate(step, warp, lane,
@@ -91,7 +101,7 @@ struct Copy {
                 .cluster = !store,
                 .what = store ? "tensor copy from shared memory" : "tensor copy to shared memory"});
     if (shared.host == nullptr) return false;
-    walk_box(map, coordinates, shared.address, chunks);
+    walk(coordinates, offsets);
     std::uint64_t low = ~std::uint64_t{0}, high = 0;
     for (const BoxChunk& chunk : chunks) {
       if (chunk.outside) continue;
@@ -110,6 +120,17 @@ struct Copy {
     return true;
   }
 
+  std::uint32_t box_bytes() const { return map.box_bytes() * ((flags & kTensorRows) != 0 ? 4 : 1); }
+  void walk(const std::int32_t* coordinates, const std::uint16_t* offsets) {
+    if ((flags & kTensorIm2col) != 0)
+      return walk_pixels(map, coordinates, offsets, shared.address, chunks);
+    if ((flags & kTensorRows) == 0) return walk_box(map, coordinates, shared.address, chunks);
+    for (std::uint32_t row = 0; row < 4; ++row) {
+      std::int32_t at[kMaxTensorRank] = {coordinates[0], coordinates[1 + row]};
+      walk_box(map, at, shared.address + row * map.box_bytes(), chunks);
+    }
+  }
+
   std::byte* global_host(const BoxChunk& chunk) const {
     return reinterpret_cast<std::byte*>(chunk.global + global_delta);
   }
@@ -121,12 +142,12 @@ struct Copy {
     AsyncOperation& operation = engine.make(warp, step, lane);
     operation.completion = AsyncOperation::Completion::kMbarrier;
     operation.mbarrier = mbarrier;
-    operation.tx_bytes = map.box_bytes();
+    operation.tx_bytes = box_bytes();
     operation.from = Space::kGlobal;
     operation.to = Space::kShared;
     const std::byte* fill = nullptr;
     if (map.nan_fill) {
-      operation.data.resize(map.box[0] * map.element_bytes());
+      operation.data.resize(map.box[0] * map.element_bits() / 8);
       fill_outside(map, operation.data);
       fill = operation.data.data();
     }
@@ -213,7 +234,7 @@ struct Copy {
   }
 };
 
-/// operands: shared address, map, mbarrier, mask of blocks, coordinates
+/// operands: shared address, map, mbarrier, mask of blocks, coordinates, offsets
 const Step* tensor_copy(const Step* s, std::byte* r, Warp& w) {
   const std::uint32_t* o = w.code->operands.data() + s->c;
   bool valid = true;
@@ -221,10 +242,14 @@ const Step* tensor_copy(const Step* s, std::byte* r, Warp& w) {
     if (!valid) return;
     Copy copy{s, w, i, s->immediate, {}, {}, {}};
     std::int32_t coordinates[kMaxTensorRank] = {};
-    for (int d = 0; d < s->immediate >> kTensorRankShift; ++d)
-      coordinates[d] = lanes<std::int32_t>(r, o[4 + d])[i];
+    std::uint16_t offsets[kMaxTensorRank] = {};
+    const int rank = s->immediate >> kTensorRankShift;
+    const int count = (s->immediate & kTensorRows) != 0 ? 5 : rank;
+    for (int d = 0; d < count; ++d) coordinates[d] = lanes<std::int32_t>(r, o[4 + d])[i];
+    if ((s->immediate & (kTensorIm2col | kBulkToGlobal)) == kTensorIm2col)
+      for (int d = 0; d + 2 < rank; ++d) offsets[d] = lanes<std::uint16_t>(r, o[4 + rank + d])[i];
     valid = copy.read_map(lanes<std::uint64_t>(r, o[1])[i]) &&
-            copy.place(lanes<std::uint64_t>(r, o[0])[i], coordinates);
+            copy.place(lanes<std::uint64_t>(r, o[0])[i], coordinates, offsets);
     if (!valid) return;
     if (w.counting) copy.count();
     valid = (s->immediate & kBulkToGlobal) != 0
