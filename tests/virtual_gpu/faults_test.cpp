@@ -19,7 +19,7 @@ std::string actions(const std::string& text) {
   Faults faults = parsed(text);
   std::string seen;
   for (int i = 0; i < 10; ++i)
-    seen += ".FHCOL"[int(faults.next(i % 2 == 0 ? "gemm_64" : "norm").action)];
+    seen += ".FHCOLX"[int(faults.next(i % 2 == 0 ? "gemm_64" : "norm").action)];
   return seen;
 }
 
@@ -30,17 +30,18 @@ TEST(Faults, MatchLaunchesByNumberAndByName) {
   EXPECT_EQ(actions("launch norm corrupt"), ".C.C.C.C.C");
   EXPECT_EQ(actions("launch gemm*:2 out-of-memory"), "..O.......");
   EXPECT_EQ(actions("launch gemm*:4+ lost # for good"), "......L.L.");
+  EXPECT_EQ(actions("launch 2 crash"), ".X........");
   EXPECT_EQ(actions("launch 1 fault; launch 2 hang\nlaunch 3 corrupt"), "FHC.......");
 }
 
 TEST(Faults, SayWhatIsWrongWithARule) {
   const std::pair<const char*, const char*> cases[] = {
       {"lunch 3",
-       "fault rule 'lunch 3': begins with 'lunch', expected launch, seed, clock, "
+       "fault rule 'lunch 3': begins with 'lunch', expected launch, modules, seed, clock, "
        "throttle, noise, drift, outliers"},
       {"launch 3 explode",
        "fault rule 'launch 3 explode': action is 'explode', expected fault, hang, corrupt, "
-       "out-of-memory, lost or slow FACTOR"},
+       "out-of-memory, crash, lost, slow FACTOR or noise SIGMA"},
       {"launch 3 slow", "fault rule 'launch 3 slow': factor is '', expected a number above 0"},
       {"launch gemm:x fault",
        "fault rule 'launch gemm:x fault': launch is 'gemm:x', expected N, N+, PATTERN, PATTERN:N "
@@ -117,6 +118,35 @@ TEST(Faults, AreTheSameForTheSameSeed) {
   };
   EXPECT_EQ(times("seed 3; noise 0.02"), times("noise 0.02; seed 3"));
   EXPECT_NE(times("seed 3; noise 0.02"), times("seed 4; noise 0.02"));
+}
+
+TEST(Faults, OfModulesAlwaysMeetTheSameOnes) {
+  Faults faults = parsed("modules 0.1 hang; modules 0.2 corrupt; modules 0.05 noise 0.5");
+  const int kModules = 2000;
+  std::vector<std::string> texts;
+  for (int i = 0; i < kModules; ++i) texts.push_back("module " + std::to_string(i));
+  for (const std::string& text : texts) faults.loaded(&text, text);
+  int hanging = 0, corrupt = 0, noisy = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    for (const std::string& text : texts) {
+      const double place = Faults::place_of(text);
+      const Faults::Decision decision = faults.next("any", &text);
+      const FaultAction expected = place < 0.1   ? FaultAction::kHang
+                                   : place < 0.3 ? FaultAction::kCorrupt
+                                                 : FaultAction::kNone;
+      EXPECT_EQ(decision.action, expected) << text;
+      EXPECT_EQ(decision.time_factor != 1, 0.3 <= place && place < 0.35) << text;
+      hanging += decision.action == FaultAction::kHang;
+      corrupt += decision.action == FaultAction::kCorrupt;
+      noisy += decision.time_factor != 1;
+    }
+  }
+  EXPECT_NEAR(hanging, 2 * kModules * 0.1, 80);
+  EXPECT_NEAR(corrupt, 2 * kModules * 0.2, 100);
+  EXPECT_NEAR(noisy, 2 * kModules * 0.05, 60);
+  EXPECT_EQ(faults.next("any").action, FaultAction::kNone);
+  EXPECT_TRUE(faults.vary_times());
+  EXPECT_FALSE(Faults::parse("modules 0.7 hang; modules 0.4 fault"));
 }
 
 }  // namespace

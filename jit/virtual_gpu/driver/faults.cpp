@@ -53,32 +53,50 @@ Result<void> Faults::add_rule(const std::vector<std::string>& words) {
     rule.first = *first;
     rule.last = open ? UINT64_MAX : *first;
   }
+  TILEWRIGHT_TRY(set_action(words, whole, rule));
+  rules_.push_back(std::move(rule));
+  return {};
+}
+
+Result<void> Faults::set_action(const std::vector<std::string>& words, const std::string& whole,
+                                Rule& rule) {
+  constexpr std::pair<const char*, FaultAction> kActions[] = {
+      {"fault", FaultAction::kFault},     {"hang", FaultAction::kHang},
+      {"corrupt", FaultAction::kCorrupt}, {"out-of-memory", FaultAction::kOutOfMemory},
+      {"crash", FaultAction::kCrash},     {"lost", FaultAction::kLost}};
   const std::string action = words.size() > 2 ? words[2] : "";
   std::size_t expected = 3;
-  if (action == "fault") {
-    rule.action = FaultAction::kFault;
-  } else if (action == "hang") {
-    rule.action = FaultAction::kHang;
-  } else if (action == "corrupt") {
-    rule.action = FaultAction::kCorrupt;
-  } else if (action == "out-of-memory") {
-    rule.action = FaultAction::kOutOfMemory;
-  } else if (action == "lost") {
-    rule.action = FaultAction::kLost;
-  } else if (action == "slow") {
+  for (const auto& [name, value] : kActions)
+    if (action == name) rule.action = value;
+  if (action == "slow" || action == "noise") {
     expected = 4;
     const auto factor = words.size() > 3 ? number(words[3]) : std::nullopt;
     if (!factor || *factor <= 0)
-      return invalid(whole, fmt::format("factor is '{}', expected a number above 0",
+      return invalid(whole, fmt::format("{} is '{}', expected a number above 0",
+                                        action == "slow" ? "factor" : "sigma",
                                         words.size() > 3 ? words[3] : ""));
-    rule.factor = *factor;
-  } else {
+    (action == "slow" ? rule.factor : rule.sigma) = *factor;
+  } else if (rule.action == FaultAction::kNone) {
     return invalid(whole, fmt::format("action is '{}', expected fault, hang, corrupt, "
-                                      "out-of-memory, lost or slow FACTOR",
+                                      "out-of-memory, crash, lost, slow FACTOR or noise SIGMA",
                                       action));
   }
   if (words.size() != expected)
     return invalid(whole, fmt::format("{} words, expected {}", words.size(), expected));
+  return {};
+}
+
+Result<void> Faults::add_modules_rule(const std::vector<std::string>& words) {
+  const std::string whole = fmt::format("{}", fmt::join(words, " "));
+  const auto share = words.size() > 1 ? number(words[1]) : std::nullopt;
+  if (!share || *share <= 0 || next_place_ + *share > 1 + 1e-9)
+    return invalid(whole, fmt::format("share is '{}', expected a number above 0; all shares of "
+                                      "modules may be 1 together",
+                                      words.size() > 1 ? words[1] : ""));
+  Rule rule;
+  rule.first_place = next_place_;
+  rule.last_place = next_place_ += *share;
+  TILEWRIGHT_TRY(set_action(words, whole, rule));
   rules_.push_back(std::move(rule));
   return {};
 }
@@ -90,6 +108,7 @@ Result<void> Faults::add(const std::string& text) {
   if (words.empty()) return {};
   any_ = true;
   if (words[0] == "launch") return add_rule(words);
+  if (words[0] == "modules") return add_modules_rule(words);
   const std::string whole = fmt::format("{}", fmt::join(words, " "));
   std::vector<double> values;
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -111,7 +130,7 @@ Result<void> Faults::add(const std::string& text) {
                               {"drift", 2, "drift KEEP SIGMA"},
                               {"outliers", 2, "outliers SHARE FACTOR"}};
   const Known* known = nullptr;
-  std::string names = "launch";
+  std::string names = "launch, modules";
   for (const Known& one : kKnown) {
     if (words[0] == one.name) known = &one;
     names += std::string(", ") + one.name;
@@ -189,16 +208,36 @@ double Faults::normal() {  // Box and Muller
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * 3.14159265358979323846 * v);
 }
 
-Faults::Decision Faults::next(std::string_view kernel) {
+void Faults::loaded(const void* module, std::string_view text) {
+  if (next_place_ > 0) places_[module] = place_of(text);
+}
+
+double Faults::place_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a, then mixed
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  hash ^= hash >> 32;
+  hash *= 0x9e3779b97f4a7c15ull;
+  return double(hash >> 11) * 0x1p-53;
+}
+
+bool Faults::matches(const Rule& rule, const std::string& kernel, const void* module) const {
+  if (rule.last_place == 0) return fnmatch(rule.pattern.c_str(), kernel.c_str(), 0) == 0;
+  const auto place = places_.find(module);
+  return place != places_.end() && rule.first_place <= place->second &&
+         place->second < rule.last_place;
+}
+
+Faults::Decision Faults::next(std::string_view kernel, const void* module) {
   Decision decision;
   decision.launch = ++launches_;
   const std::string name(kernel);
   for (Rule& rule : rules_) {
-    if (fnmatch(rule.pattern.c_str(), name.c_str(), 0) != 0) continue;
+    if (!matches(rule, name, module)) continue;
     ++rule.seen;
     if (rule.first != 0 && (rule.seen < rule.first || rule.seen > rule.last)) continue;
     if (rule.action != FaultAction::kNone) decision.action = rule.action;
     decision.time_factor *= rule.factor;
+    if (rule.sigma > 0) decision.time_factor *= std::exp(rule.sigma * normal());
   }
   std::uint64_t from = 0;
   for (const Clock& clock : clocks_)
@@ -227,7 +266,7 @@ bool Faults::vary_times() const {
       outlier_share_ > 0)
     return true;
   return std::any_of(rules_.begin(), rules_.end(),
-                     [](const Rule& rule) { return rule.factor != 1; });
+                     [](const Rule& rule) { return rule.factor != 1 || rule.sigma > 0; });
 }
 
 }  // namespace tilewright::vgpu

@@ -10,6 +10,8 @@
 ///   launch 5+ slow 1.5             the fifth and all after it
 ///   launch 4 out-of-memory
 ///   launch 9 lost                  the device is lost, for the rest of the process
+///   modules 0.03 hang              every launch of a kernel of 3 in 100 modules, chosen by their
+///                                  text; rules of this kind choose different ones
 ///   clock 100 0.8                  from the 100th launch on, clocks are 0.8 of what they were
 ///   throttle 200 0.25 0.6          of every 200 launches, the last quarter at 0.6 of the clocks
 ///   noise 0.02                     times are multiplied by e^(0.02 x normal)
@@ -21,13 +23,22 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "jit/result.h"
 
 namespace tilewright::vgpu {
 
-enum class FaultAction : std::uint8_t { kNone, kFault, kHang, kCorrupt, kOutOfMemory, kLost };
+enum class FaultAction : std::uint8_t {
+  kNone,
+  kFault,
+  kHang,
+  kCorrupt,
+  kOutOfMemory,
+  kLost,
+  kCrash
+};
 
 class Faults {
  public:
@@ -49,7 +60,12 @@ class Faults {
     std::uint64_t launch = 0;  ///< from 1
     std::uint64_t random = 0;  ///< to choose what is corrupted
   };
-  Decision next(std::string_view kernel);
+  Decision next(std::string_view kernel, const void* module = nullptr);
+
+  /// Notes the text of a module that launches will name.
+  void loaded(const void* module, std::string_view text);
+  /// Where a module of this text lies in [0, 1): the first rule of modules has the lowest ones.
+  static double place_of(std::string_view text);
 
  private:
   struct Rule {
@@ -58,7 +74,13 @@ class Faults {
     FaultAction action = FaultAction::kNone;
     double factor = 1;
     std::uint64_t seen = 0;
+    double first_place = 0, last_place = 0;  ///< of modules: a part of [0, 1)
+    double sigma = 0;                        ///< noise of its own
   };
+  Result<void> set_action(const std::vector<std::string>& words, const std::string& whole,
+                          Rule& rule);
+  Result<void> add_modules_rule(const std::vector<std::string>& words);
+  bool matches(const Rule& rule, const std::string& kernel, const void* module) const;
   struct Clock {
     std::uint64_t from = 0;
     double factor = 1;
@@ -70,6 +92,8 @@ class Faults {
 
   bool any_ = false;
   std::vector<Rule> rules_;
+  std::unordered_map<const void*, double> places_;
+  double next_place_ = 0;
   std::vector<Clock> clocks_;
   std::uint64_t throttle_period_ = 0;
   double throttle_share_ = 0, throttle_factor_ = 1;

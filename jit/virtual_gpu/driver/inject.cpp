@@ -1,8 +1,10 @@
 #include "jit/virtual_gpu/driver/inject.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -48,6 +50,11 @@ bool inject_before(Gpu& gpu, CUctx_st& context, const Faults::Decision& decision
       gpu.explain(
           fmt::format("kernel {}: out of memory on request, launch {}", kernel, decision.launch));
       return false;
+    case FaultAction::kCrash: {
+      const rlimit no_core{0, 0};
+      ::setrlimit(RLIMIT_CORE, &no_core);
+      std::abort();
+    }
     case FaultAction::kLost:
       gpu.lost = gpu.telemetry.lost = true;
       return fails(CUDA_ERROR_DEVICE_UNAVAILABLE, "device lost");

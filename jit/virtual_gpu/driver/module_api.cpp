@@ -89,6 +89,7 @@ CUresult load_module(Gpu& gpu, CUctx_st& context, const char* image, CUmodule* o
     return program.error().code == ErrorCode::kOutOfMemory ? CUDA_ERROR_OUT_OF_MEMORY
                                                            : CUDA_ERROR_INVALID_PTX;
   }
+  gpu.faults.loaded(program->get(), ptx);
   auto module = std::make_unique<CUmod_st>();
   module->program = std::move(*program);
   module->ptx_version = version;

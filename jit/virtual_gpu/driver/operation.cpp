@@ -127,6 +127,9 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   launch.threads = gpu.threads;
   launch.check = gpu.checking.check;
   launch.schedule_seed = gpu.checking.seed;
+  launch.accumulation = gpu.checking.accumulation;
+  launch.approximation_seed = gpu.checking.approximation_seed;
+  launch.cooperative = kernel.cooperative;
   BlockDemand demand;
   demand.threads = int(kernel.block[0] * kernel.block[1] * kernel.block[2]);
   demand.registers = kernel.kernel->resources.registers;
@@ -139,7 +142,7 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   if (kernel.decision) {
     decision = *kernel.decision;
   } else if (gpu.faults.any()) {
-    decision = gpu.faults.next(launch.kernel);
+    decision = gpu.faults.next(launch.kernel, kernel.program.get());
   }
   if (!inject_before(gpu, context, decision, launch.kernel)) return launch_us;
   if (const KnownLaunches::Entry* known = gpu.known_launches.find(kernel);
@@ -387,7 +390,7 @@ CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operatio
     }
     if (auto* kernel = std::get_if<KernelOperation>(&operation); kernel && gpu.faults.any()) {
       // A launch that is refused is refused by its call.
-      kernel->decision = gpu.faults.next(kernel->kernel->name);
+      kernel->decision = gpu.faults.next(kernel->kernel->name, kernel->program.get());
       if (kernel->decision->action == FaultAction::kOutOfMemory) {
         inject_before(gpu, context, *kernel->decision, kernel->kernel->name);
         return std::exchange(gpu.refused, CUDA_SUCCESS);
