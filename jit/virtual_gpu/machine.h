@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -105,6 +106,9 @@ struct KernelInfo {
   int static_shared_bytes = 0;
   int local_bytes = 0;
   int max_threads = 1024;  ///< .maxntid / .reqntid
+  /// Of a thread that begins, where setmaxnreg goes on from: by the resource comment, .maxnreg, or
+  /// what .maxntid and .minnctapersm leave. 0: nothing says.
+  int registers_at_entry = 0;
   /// .reqnctapercluster; zeros: the launch decides.
   std::array<unsigned, 3> cluster{};
   bool explicit_cluster = false;    ///< .explicitcluster: has to be launched as clusters
@@ -182,6 +186,13 @@ struct Launch {
   /// their part, so many take turns. 0: as many as it needs.
   std::uint64_t resident_blocks = 0;
   Accumulation accumulation = Accumulation::kF32;
+  /// All blocks are resident together and may wait for each other by cooperative_groups::this_grid.
+  bool cooperative = false;
+  /// What kernels print, a call of printf each; empty: to stdout.
+  std::function<void(std::string_view)> print;
+  /// Not 0: approximate functions (ex2, lg2, rcp, ...) err as far as the PTX ISA allows, in directions
+  /// and by sizes that follow from it and the operands.
+  std::uint64_t approximation_seed = 0;
 };
 
 struct Outcome {

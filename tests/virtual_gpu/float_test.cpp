@@ -136,6 +136,7 @@ TEST(Float, MinAndMaxKnowZerosAndNan) {
             {"min.xorsign.abs.f32 D, A, B", 2,
              [](const Row& r) {
                float m = smaller(std::fabs(f32(r.a)), std::fabs(f32(r.b)));
+               if (std::isnan(m)) return U64{0x7fffffff};
                return (out(m) & 0x7fffffff) | ((r.a ^ r.b) & 0x80000000);
              }},
         });

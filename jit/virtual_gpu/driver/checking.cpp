@@ -43,6 +43,35 @@ bool Checking::set(const std::string& level) {
   return true;
 }
 
+std::string Checking::read_arithmetic() {
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_ACCUMULATION")) {
+    const std::string name = given;
+    if (name != "f32" && name != "f64" && name != "truncated")
+      return "TILEWRIGHT_VGPU_ACCUMULATION is '" + name + "', expected f32, f64 or truncated";
+    accumulation = name == "f32"   ? Accumulation::kF32
+                   : name == "f64" ? Accumulation::kF64
+                                   : Accumulation::kTruncated;
+  }
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_APPROXIMATE")) {
+    const std::string name = given, adversarial = "adversarial";
+    char* end = nullptr;
+    if (name == "nearest") {
+      approximation_seed = 0;
+    } else if (name == adversarial) {
+      approximation_seed = 1;
+    } else if (name.starts_with(adversarial + ":") &&
+               (approximation_seed = std::strtoull(given + adversarial.size() + 1, &end, 10)) !=
+                   0 &&
+               *end == 0) {
+      return {};
+    } else {
+      return "TILEWRIGHT_VGPU_APPROXIMATE is '" + name +
+             "', expected nearest, adversarial or adversarial:SEED, the seed not being 0";
+    }
+  }
+  return {};
+}
+
 bool Checking::read_environment() {
   if (const char* given = std::getenv("TILEWRIGHT_VGPU_SEED"))
     seed = std::strtoull(given, nullptr, 10);

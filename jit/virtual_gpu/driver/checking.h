@@ -13,11 +13,16 @@ class Checking {
  public:
   Check check = Check::kOff;
   std::uint64_t seed = 0;
+  Accumulation accumulation = Accumulation::kF32;
+  std::uint64_t approximation_seed = 0;
 
   /// TILEWRIGHT_VGPU_CHECK (off, memory, full) and TILEWRIGHT_VGPU_SEED. Where the environment asks
   /// for checks, what they find is written to stderr as well, or appended to the file that
   /// TILEWRIGHT_VGPU_REPORTS names: foreign programs know no reports. False: no such level.
   bool read_environment();
+  /// TILEWRIGHT_VGPU_ACCUMULATION (f32, f64, truncated) and TILEWRIGHT_VGPU_APPROXIMATE (nearest,
+  /// adversarial, adversarial:SEED). An error is what is wrong, for people; empty: nothing is.
+  std::string read_arithmetic();
   /// off, memory or full.
   bool set(const std::string& level);
   void add(std::vector<Report> reports);

@@ -80,6 +80,11 @@ CUresult Gpu::initialise() {
     std::fprintf(stderr, "tilewright vgpu: %s\n", report);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (std::string wrong = checking.read_arithmetic(); !wrong.empty()) {
+    explain(wrong);
+    std::fprintf(stderr, "tilewright vgpu: %s\n", report);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   reset_context(context);
   initialised = true;
   return CUDA_SUCCESS;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <thread>
@@ -113,7 +114,9 @@ void add_blocks(std::uint64_t cluster, const Launch& launch, const LaunchContext
 
 Outcome execute(Memory& memory, const Launch& launch) {
   const auto* program = static_cast<const LoadedProgram*>(launch.program);
-  const Code* code = program == nullptr ? nullptr : program->code(launch.kernel, launch.check);
+  const Code* code = program == nullptr ? nullptr
+                                        : program->code(launch.kernel, launch.check,
+                                                        launch.approximation_seed != 0);
   if (code == nullptr) return refused(launch, "not in this program");
   std::uint64_t threads = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
   if (threads == 0 || threads > kMaxWarps * kLanes)
@@ -131,6 +134,11 @@ Outcome execute(Memory& memory, const Launch& launch) {
   context.table = table.get();
   context.global_delta = arena.delta();
   context.parameters = parameters.data();
+  if (launch.cooperative && program->grid_workspace() != 0) {
+    context.grid_workspace = program->grid_workspace();
+    std::memset(memory.at(context.grid_workspace, LoadedProgram::kGridWorkspaceBytes), 0,
+                LoadedProgram::kGridWorkspaceBytes);
+  }
   if (std::string why = choose_cluster(launch, code->info, &context); !why.empty())
     return refused(launch, why);
   std::uint64_t host_threads = launch.check != Check::kOff ? 1 : std::max(launch.threads, 1);

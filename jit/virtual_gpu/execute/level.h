@@ -22,6 +22,14 @@ const Level& best_level();
 /// Null: the instruction needs no other handler.
 Handler select_checked(const Form& form, Check check);
 
+/// Of a step that is watched: tells a Checker which registers it touches, and runs what it runs
+/// otherwise (Code::unwatched).
+Handler watched_handler();
+
+/// For instructions that approximate (approximate.h): runs Code::exact, then perturbs the results.
+Handler perturbed_handler();
+std::int32_t perturbed_immediate(const Form& form);
+
 /// Handlers that need no such builds.
 Handler select_common(const Form& form);
 

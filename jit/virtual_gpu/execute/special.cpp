@@ -85,6 +85,10 @@ std::uint64_t value_of(Special special, const LaunchContext& context, const Clus
              launch.dynamic_shared_bytes;
     case Special::kOne:
       return 1;
+    case Special::kGridWorkspaceLow:
+      return context.grid_workspace & 0xffffffffu;
+    case Special::kGridWorkspaceHigh:
+      return context.grid_workspace >> 32;
     case Special::kZero:
     case Special::kGridId:
       return 0;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "jit/virtual_gpu/execute/common/approximate.h"
 #include "jit/virtual_gpu/program/control_flow.h"
 #include "jit/virtual_gpu/program/rare_form.h"
+#include "jit/virtual_gpu/program/register_watch.h"
 #include "jit/virtual_gpu/program/registers.h"
 #include "jit/virtual_gpu/program/tensor_form.h"
 
@@ -38,12 +40,15 @@ TensorType tensor_type(Element element) {
 
 class Assembler {
  public:
-  Assembler(const DraftKernel& kernel, const Level& level, Check check)
+  Assembler(const DraftKernel& kernel, const Level& level, Check check, bool perturb)
       : kernel_(kernel),
         level_(level),
         check_(check),
+        perturb_(perturb),
         flow_(control_flow(kernel_)),
-        places_(place_registers(kernel_, flow_)) {}
+        places_(place_registers(kernel_, flow_)) {
+    if (check_ == Check::kFull) watches_ = watch_registers(kernel_);
+  }
 
   Result<std::unique_ptr<Code>> run() {
     std::vector<char> joins(flow_.blocks.size(), 0);
@@ -67,6 +72,7 @@ class Assembler {
         const Draft& draft = kernel_.drafts[static_cast<std::size_t>(i)];
         if (draft.guard >= 0) TILEWRIGHT_TRY(add_guard(draft));
         TILEWRIGHT_TRY(add(draft));
+        watch(i);
         if (draft.guard >= 0) guarded_.push_back(static_cast<int>(code_->steps.size()) - 1);
         if (!draft.counted) continue;
         ++counted.instructions;
@@ -89,6 +95,12 @@ class Assembler {
     resolve_branches();
     count_runs();
     fixed_places();
+    if (!watches_.of.empty()) {
+      code_->watch_of.resize(code_->steps.size(), -1);
+      code_->unwatched.resize(code_->steps.size(), nullptr);
+      code_->watches = std::move(watches_.watches);
+      code_->watched_registers = watches_.registers;
+    }
     code_->info = kernel_.info;
     code_->register_bytes = places_.bytes;
     code_->dynamic_shared_offset = kernel_.dynamic_shared_offset;
@@ -106,6 +118,13 @@ class Assembler {
       return fail(
           ErrorCode::kUnsupported,
           fmt::format("ptx line {}: instruction is not supported: '{}'", draft.line, draft.text));
+    if (perturb_ && is_approximate(form)) {
+      code_->exact.resize(code_->steps.size() + 1, nullptr);
+      code_->exact.back() = step.run;
+      step.run = perturbed_handler();
+      step.immediate = perturbed_immediate(form);
+      guarded_.push_back(static_cast<int>(code_->steps.size()));
+    }
     if (check_ != Check::kOff) {
       code_->unchecked.push_back(step.run);
       if (Handler checked = select_checked(form, check_)) step.run = checked;
@@ -114,6 +133,18 @@ class Assembler {
     code_->lines.push_back(draft.line);
     code_->texts.push_back(draft.text);
     return {};
+  }
+
+  /// The step just made of draft i tells the checker which registers it touches. It is in no run.
+  void watch(int i) {
+    if (watches_.of.empty() || watches_.of[static_cast<std::size_t>(i)] < 0) return;
+    Step& step = code_->steps.back();
+    code_->watch_of.resize(code_->steps.size(), -1);
+    code_->unwatched.resize(code_->steps.size(), nullptr);
+    code_->watch_of.back() = watches_.of[static_cast<std::size_t>(i)];
+    code_->unwatched.back() = step.run;
+    step.run = watched_handler();
+    guarded_.push_back(static_cast<int>(code_->steps.size()) - 1);
   }
 
   Result<void> add_guard(const Draft& draft) {
@@ -210,12 +241,14 @@ class Assembler {
   const DraftKernel& kernel_;
   const Level& level_;
   const Check check_;
+  const bool perturb_;
   ControlFlow flow_;
   RegisterPlaces places_;
+  RegisterWatches watches_;
   std::unique_ptr<Code> code_ = std::make_unique<Code>();
   std::vector<int> first_step_;
   std::vector<Branch> branches_;
-  std::vector<int> guarded_;
+  std::vector<int> guarded_;  ///< steps that run alone
 };
 
 }  // namespace
@@ -274,6 +307,7 @@ Pipe pipe_of(const Form& form) {
     case Op::kBarrierReduce:
     case Op::kWarpSync:
     case Op::kNanosleep:
+    case Op::kSystemCall:
     case Op::kNop:
     case Op::kCpAsyncCommit:
     case Op::kCpAsyncWait:
@@ -299,8 +333,9 @@ Pipe pipe_of(const Form& form) {
   }
 }
 
-Result<std::unique_ptr<Code>> assemble(const DraftKernel& kernel, const Level& level, Check check) {
-  return Assembler(kernel, level, check).run();
+Result<std::unique_ptr<Code>> assemble(const DraftKernel& kernel, const Level& level, Check check,
+                                       bool perturb) {
+  return Assembler(kernel, level, check, perturb).run();
 }
 
 }  // namespace tilewright::vgpu

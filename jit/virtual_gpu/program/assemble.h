@@ -11,6 +11,8 @@
 namespace tilewright::vgpu {
 
 /// Errors: kUnsupported where no handler has the form of an instruction.
-Result<std::unique_ptr<Code>> assemble(const DraftKernel& kernel, const Level& level, Check check);
+/// `perturb`: approximate functions err as far as they may (execute/common/approximate.h).
+Result<std::unique_ptr<Code>> assemble(const DraftKernel& kernel, const Level& level, Check check,
+                                       bool perturb = false);
 
 }  // namespace tilewright::vgpu

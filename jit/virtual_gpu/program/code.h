@@ -91,6 +91,8 @@ enum class Special : std::uint8_t {
   kClusterCtarank,
   kClusterNctarank,
   kIsExplicitCluster,
+  kGridWorkspaceLow,  ///< of cooperative launches: LoadedProgram::grid_workspace
+  kGridWorkspaceHigh,
 };
 
 struct Constant {
@@ -112,6 +114,14 @@ struct BasicBlock {
   std::uint64_t barriers = 0;
 };
 
+/// Registers that the check of wgmma follows, as an instruction touches them: numbers of their own.
+struct RegisterWatch {
+  enum class Kind : std::uint8_t { kMove, kUse, kWgmma };
+  Kind kind = Kind::kUse;
+  std::vector<std::uint32_t> reads;   ///< of a wgmma: fragments of A
+  std::vector<std::uint32_t> writes;  ///< of a wgmma: the accumulator
+};
+
 struct Code {
   KernelInfo info;
   std::vector<Step> steps;
@@ -119,6 +129,11 @@ struct Code {
   std::vector<std::string_view> texts;  ///< of each step
   /// Of each step: what it runs without checks. Empty where the code has no checks.
   std::vector<Handler> unchecked;
+  /// Of each step, where anything is watched: its watch or -1, and what it runs without it.
+  std::vector<std::int32_t> watch_of;
+  std::vector<Handler> unwatched;
+  std::vector<RegisterWatch> watches;
+  std::uint32_t watched_registers = 0;
   std::vector<std::uint32_t> operands;  ///< offsets of vector operands, see the handlers
   std::vector<int> targets;             ///< steps: reconvergence of a branch, lists of brx.idx
   std::vector<Site> sites;
@@ -129,6 +144,9 @@ struct Code {
   std::uint32_t register_bytes = 0;  ///< of a warp
   int dynamic_shared_offset = 0;     ///< where extern shared arrays begin
   int max_live_registers = 0;        ///< of 32 bits: an estimate of what ptxas would need
+  /// Of each step up to the last that approximates: what computes its result before it is perturbed.
+  /// Empty where approximations are not perturbed.
+  std::vector<Handler> exact;
 };
 
 /// Where the windows of the address spaces lie among generic addresses. Offsets in shared and local
@@ -137,6 +155,9 @@ struct Code {
 inline constexpr std::uint64_t kSharedWindow = 0x0000'8100'0000'0000;
 inline constexpr std::uint64_t kLocalWindow = 0x0000'8200'0000'0000;
 inline constexpr std::uint64_t kParamWindow = 0x0000'8300'0000'0000;
+/// Functions have no code in memory: their addresses are numbers, and not readable.
+inline constexpr std::uint64_t kFunctionWindow = 0x0000'8400'0000'0000;
+inline constexpr std::uint64_t kFunctionStride = 16;
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
 /// Addresses of .shared::cluster: bits 24 and above hold the rank of the block plus one; 0 is the
 /// block's own memory, so that every address of .shared::cta is one of .shared::cluster.
@@ -146,5 +167,9 @@ inline constexpr unsigned kMaxClusterBlocks = 16;
 inline constexpr std::uint32_t kSharedBase = 1024;
 inline constexpr std::uint32_t kLocalBase = 1024;
 inline constexpr std::uint32_t kParamBase = 0;
+/// What CUDA's headers may use of the shared memory that is reserved on hardware.
+inline constexpr int kReservedSharedBytes = 1024;
+/// Of a thread that uses alloca.
+inline constexpr int kDynamicStackBytes = 16384;
 
 }  // namespace tilewright::vgpu

@@ -66,6 +66,7 @@ enum class Op : std::uint8_t {
   kSubCarry,
   kMadCarryLo,
   kMadCarryHi,
+  kVideo,  ///< the immediate is a VideoForm, packed
   // Approximations
   kRcp,
   kRsqrt,
@@ -130,6 +131,7 @@ enum class Op : std::uint8_t {
   kBarrierReduce,
   kWarpSync,
   kNanosleep,
+  kSystemCall,  ///< mode: SystemCall
   kClock,
   kNop,
   // Asynchronous: lower_async.cpp, execute/async/, execute/common/mbarrier.cpp, cluster.cpp
@@ -199,6 +201,10 @@ enum class Order : std::uint8_t {
   kSeqCst,
 };
 enum class Scope : std::uint8_t { kCta, kCluster, kGpu, kSys };
+/// Why a trap is there, in its step's immediate.
+enum class TrapReason : std::uint8_t { kInstruction, kStackOverflow, kNoFunction };
+/// Functions that PTX calls and does not define.
+enum class SystemCall : std::uint8_t { kPrintf, kMalloc, kFree, kAssertFail };
 enum class FenceKind : std::uint8_t {
   kThread,        ///< membar, fence{.sem}.scope
   kMbarrierInit,  ///< fence.mbarrier_init.release.cluster

@@ -71,11 +71,68 @@ Form float_form(Lowering& l, Op op) {
   return form;
 }
 
-void emit_n(Lowering& l, Form form, int sources) {
+/// For the handlers that look at them as they run: execute/common/rare_minmax.cpp.
+std::int64_t min_max_flags(const Form& form) {
+  return (form.nan ? 1 : 0) | (form.ftz ? 2 : 0) | (form.absolute ? 4 : 0) |
+         (form.mode == 1 ? 8 : 0);
+}
+
+void emit_n(Lowering& l, Form form, int sources, std::int64_t immediate = 0) {
   std::vector<int> uses;
   for (int i = 1; i <= sources; ++i)
     uses.push_back(l.use(l.operand(static_cast<std::size_t>(i)), form.type));
-  l.emit(form, {l.def(l.operand(0), form.type)}, uses);
+  l.emit(form, {l.def(l.operand(0), form.type)}, uses, immediate);
+}
+
+/// Two f32 in 64 bits: the halves are computed one after the other.
+void packed_floats(Lowering& l, Form form, int sources) {
+  std::vector<int> halves[2];
+  for (int i = 1; i <= sources; ++i) {
+    int source = l.use(l.operand(static_cast<std::size_t>(i)), Type::kF32x2);
+    int low = l.temporary(Width::k32), high = l.temporary(Width::k32);
+    Form unpack{.op = Op::kUnpack, .type = Type::kB64, .from = Type::kB32};
+    unpack.vector = 2;
+    l.emit_auxiliary(unpack, {low, high}, {source});
+    halves[0].push_back(low);
+    halves[1].push_back(high);
+  }
+  form.type = Type::kF32;
+  int results[2];
+  for (int k = 0; k < 2; ++k) {
+    results[k] = l.temporary(Width::k32);
+    l.emit_auxiliary(form, {results[k]}, halves[k]);
+  }
+  Form pack{.op = Op::kPack, .type = Type::kB64, .from = Type::kB32};
+  pack.vector = 2;
+  l.emit(pack, {l.def(l.operand(0), Type::kF32x2)}, {results[0], results[1]});
+}
+
+/// add, sub and fma of f32 whose sources, the last one excepted, are halves, which widen exactly.
+void mixed(Lowering& l, Form form, Type half, int sources) {
+  std::vector<int> uses;
+  for (int i = 1; i <= sources; ++i) {
+    const auto& operand = l.operand(static_cast<std::size_t>(i));
+    if (i == sources) {
+      uses.push_back(l.use(operand, Type::kF32));
+      break;
+    }
+    Form widen{.op = Op::kCvt, .type = Type::kF32, .from = half};
+    widen.register_bytes = 4;
+    widen.address_bytes = 2;
+    int source = l.use(operand, half), wide = l.temporary(Width::k32);
+    l.emit_auxiliary(widen, {wide}, {source});
+    uses.push_back(wide);
+  }
+  l.emit(form, {l.def(l.operand(0), Type::kF32)}, uses);
+}
+
+/// Instructions that are made of others; false: this one is not.
+bool composed(Lowering& l, const Form& form, int sources) {
+  if (form.type == Type::kF32x2) return packed_floats(l, form, sources), true;
+  if (form.type != Type::kF32) return false;
+  for (Type half : {Type::kF16, Type::kBF16})
+    if (l.modifiers().take(ptx::to_string(half))) return mixed(l, form, half, sources), true;
+  return false;
 }
 
 void add_sub(Lowering& l, Op op) {
@@ -83,6 +140,7 @@ void add_sub(Lowering& l, Op op) {
   bool carry_out = m.take("cc");
   Form form = float_form(l, op);
   form.type = take_type(l);
+  if (composed(l, form, 2)) return;
   if (is_integer(form.type) && !form.saturate) form.type = unsigned_of(form.type);
   if (is_integer(form.type) && form.saturate && form.type != Type::kS32)
     l.invalid(".sat needs .s32");
@@ -106,6 +164,7 @@ void mul(Lowering& l) {
   bool lo = m.take("lo"), hi = m.take("hi"), wide = m.take("wide");
   Form form = float_form(l, Op::kMul);
   form.type = take_type(l);
+  if (form.type == Type::kF32x2) return packed_floats(l, form, 2);
   if (!is_integer(form.type)) return emit_n(l, form, 2);
   if (wide) {
     form.op = Op::kMulWide;
@@ -161,7 +220,9 @@ void mul24(Lowering& l, Op op) {
   Form form{.op = op};
   form.mode = m.take("hi") ? 1 : 0;
   m.take("lo");
+  form.saturate = op == Op::kMad24 && m.take("sat");
   form.type = take_type(l);
+  if (form.saturate && (form.mode == 0 || form.type != Type::kS32)) l.invalid(".sat needs .hi.s32");
   emit_n(l, form, op == Op::kMul24 ? 2 : 3);
 }
 
@@ -179,16 +240,14 @@ void min_max(Lowering& l, Op op) {
   auto& m = l.modifiers();
   Form form = float_form(l, op);
   form.nan = m.take("NaN");
-  if (m.take("xorsign")) {
-    m.take("abs");
-    form.mode = 1;
-  }
+  form.mode = m.take("xorsign") ? 1 : 0;
+  form.absolute = m.take("abs");
   form.type = take_type(l);
-  if (l.operand_count() == 4) {
-    form.op = op == Op::kMin ? Op::kMin3 : Op::kMax3;
-    return emit_n(l, form, 3);
-  }
-  emit_n(l, form, 2);
+  const bool three = l.operand_count() == 4;
+  if (three) form.op = op == Op::kMin ? Op::kMin3 : Op::kMax3;
+  if (three ? form.mode == 1 : form.absolute != (form.mode == 1))
+    l.invalid("expected .xorsign.abs with two sources, .abs with three");
+  emit_n(l, form, three ? 3 : 2, min_max_flags(form));
 }
 
 void unary(Lowering& l, Op op) {
@@ -267,6 +326,7 @@ bool lower_arithmetic(Lowering& l) {
   if (is("fma")) {
     Form form = float_form(l, Op::kFma);
     form.type = take_type(l);
+    if (composed(l, form, 3)) return true;
     return emit_n(l, form, 3), true;
   }
   if (is("rem") || is("sad")) {

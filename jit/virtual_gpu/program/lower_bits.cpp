@@ -38,12 +38,29 @@ void funnel_shift(Lowering& l) {
 }
 
 void lop3(Lowering& l) {
+  auto& m = l.modifiers();
+  Form test{.op = Op::kSetp, .type = Type::kPred, .from = Type::kU32, .compare = Compare::kNe};
+  if (m.take("or")) test.boolean = Boolean::kOr;
+  if (m.take("and")) test.boolean = Boolean::kAnd;
   Form form{.op = Op::kLop3, .type = take_type(l)};
   if (l.operand(4).kind != ptx::Operand::Kind::kInteger)
     l.unsupported("a lookup table that is not a constant");
   std::vector<int> uses;
   for (std::size_t i = 1; i <= 3; ++i) uses.push_back(l.use(l.operand(i), form.type));
-  l.emit(form, {l.def(l.operand(0), form.type)}, uses, l.operand(4).integer & 0xff);
+  const auto& d = l.operand(0);
+  const std::int64_t table = l.operand(4).integer & 0xff;
+  if (test.boolean == Boolean::kNone) {
+    l.emit(form, {l.def(d, form.type)}, uses, table);
+    return;
+  }
+  // d|p: p is whether d is not zero, combined with a predicate.
+  if (d.kind != ptx::Operand::Kind::kPair) l.invalid("expected two destinations");
+  int q = l.use(l.operand(5), Type::kPred), value = l.def(d.elements[0], form.type);
+  l.emit(form, {value}, uses, table);
+  int p = l.def(d.elements[1], Type::kPred);
+  l.emit(test, {p}, {value, l.constant(Width::k32, 0), q},
+         static_cast<int>(test.compare) | static_cast<int>(test.boolean) << 8)
+      .counted = false;
 }
 
 void prmt(Lowering& l) {

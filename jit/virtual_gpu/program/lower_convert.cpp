@@ -1,9 +1,8 @@
-// cvt.
+// cvt between integers and floats.
 #include <algorithm>
 
 #include "jit/virtual_gpu/program/conversion.h"
 #include "jit/virtual_gpu/program/lowering.h"
-#include "jit/virtual_gpu/program/narrow_conversion.h"
 
 namespace tilewright::vgpu {
 namespace {
@@ -23,60 +22,8 @@ void integers(Lowering& l, Form form, int a, int d, int from_bytes, int to_bytes
   l.emit(form, {d}, {a});
 }
 
-/// fp8 pairs and tf32. False, with nothing taken, where it is another conversion.
-bool narrow(Lowering& l, Form form) {
-  auto& m = l.modifiers();
-  NarrowConversion c;
-  c.relu = form.relu;
-  c.satfinite = form.absolute;
-  const bool away = m.take("rna");
-  if (away) {
-    c.rounding = NarrowConversion::Rounding::kNearestAway;
-  } else if (form.round == Round::kZero) {
-    c.rounding = NarrowConversion::Rounding::kZero;
-  }
-  form.mode = kNarrowConversion;
-  const bool e4m3 = m.take("e4m3x2");
-  c.e5m2 = !e4m3 && m.take("e5m2x2");
-  if (m.take("tf32")) {
-    c.kind = NarrowConversion::Kind::kTf32;
-    if (m.take_type() != Type::kF32) l.unsupported("the conversion is not supported");
-    const int a = l.use(l.operand(1), Type::kF32);
-    l.emit(form, {l.def(l.operand(0), Type::kB32, true)}, {a}, c.pack());
-    return true;
-  }
-  if (!e4m3 && !c.e5m2) {
-    if (away) l.unsupported("the conversion is not supported");
-    return false;
-  }
-  const auto& names = l.instruction().modifiers;
-  const auto position = [&](std::string_view name) {
-    return std::find(names.begin(), names.end(), name) - names.begin();
-  };
-  const bool from_fp8 = position(e4m3 ? "e4m3x2" : "e5m2x2") > position("f16x2");
-  const Type other = m.take_type();
-  if (from_fp8) {
-    c.kind = NarrowConversion::Kind::kFp8ToHalf;
-    const int a = l.use(l.operand(1), Type::kB16);
-    l.emit(form, {l.def(l.operand(0), Type::kF16x2)}, {a}, c.pack());
-    return true;
-  }
-  if (!c.satfinite) l.invalid("expected .satfinite");
-  if (other == Type::kF32) {
-    c.kind = NarrowConversion::Kind::kPairToFp8;
-    const int a = l.use(l.operand(1), Type::kF32), b = l.use(l.operand(2), Type::kF32);
-    l.emit(form, {l.def(l.operand(0), Type::kB16)}, {a, b}, c.pack());
-  } else if (other == Type::kF16x2) {
-    c.kind = NarrowConversion::Kind::kHalfToFp8;
-    const int a = l.use(l.operand(1), Type::kF16x2);
-    l.emit(form, {l.def(l.operand(0), Type::kB16)}, {a}, c.pack());
-  } else {
-    l.unsupported("the conversion is not supported");
-  }
-  return true;
-}
-
 void cvt(Lowering& l) {
+  if (lower_convert_pack(l)) return;
   auto& m = l.modifiers();
   Form form{.op = Op::kCvt};
   constexpr std::pair<std::string_view, Round> kIntegral[] = {
@@ -92,7 +39,7 @@ void cvt(Lowering& l) {
   form.relu = m.take("relu");
   form.saturate = m.take("sat");
   if (m.take("satfinite")) form.absolute = true;
-  if (narrow(l, form)) return;
+  if (lower_narrow_convert(l, form)) return;
   form.type = m.take_type();
   form.from = m.take_type();
   if (form.type == Type::kNone || form.from == Type::kNone)

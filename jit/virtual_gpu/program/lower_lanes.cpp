@@ -71,7 +71,8 @@ void redux(Lowering& l) {
   form.type = m.take_type();
   int a = l.use(l.operand(1), form.type);
   int mask = l.use(l.operand(2), Type::kB32);
-  l.emit(form, {l.def(l.operand(0), form.type)}, {a, mask});
+  l.emit(form, {l.def(l.operand(0), form.type)}, {a, mask},
+         (form.absolute ? 1 : 0) | (form.nan ? 2 : 0));
 }
 
 void match(Lowering& l) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "jit/virtual_gpu/program/lowering.h"
 
@@ -101,6 +102,26 @@ void load_parameter(Lowering& l, Form form, const Lowering::Address& at,
   }
 }
 
+/// As a vector of two .b64.
+void load_store_128(Lowering& l, Form form, const Lowering::Address& at, bool store) {
+  if (at.kernel_parameter) l.unsupported("a parameter of 128 bits");
+  std::array<int, 2> halves = l.halves(l.operand(store ? 1 : 0));
+  form.type = Type::kU64;
+  form.space = at.space;
+  form.vector = 2;
+  form.register_bytes = 8;
+  form.address_bytes = static_cast<std::uint8_t>(at.bytes);
+  Site site{at.space, 16, store, false};
+  site.vector = 2;
+  site.register_bytes = 8;
+  site.address_bytes = form.address_bytes;
+  say_semantics(l, &site);
+  if (store)
+    l.emit_memory(form, {}, {at.value, halves[0], halves[1]}, at.offset, site);
+  else
+    l.emit_memory(form, {halves[0], halves[1]}, {at.value}, at.offset, site);
+}
+
 void load_store(Lowering& l, bool store) {
   auto& m = l.modifiers();
   Form form{.op = store ? Op::kStore : Op::kLoad};
@@ -108,9 +129,10 @@ void load_store(Lowering& l, bool store) {
   Space space = take_space(l);
   int vector = m.take_vector();
   Type type = m.take_type();
-  if (type == Type::kNone || type == Type::kB128)
-    l.unsupported("the type is missing or not supported");
+  if (type == Type::kNone) l.unsupported("the type is missing or not supported");
+  if (type == Type::kB128 && vector > 1) l.invalid("there are no vectors of .b128");
   Lowering::Address at = l.address(l.operand(store ? 0 : 1), space);
+  if (type == Type::kB128) return load_store_128(l, form, at, store);
   const auto& data = l.operand(store ? 1 : 0);
   std::vector<const ptx::Operand*> parts;
   if (vector > 1) {
@@ -175,8 +197,7 @@ void atomic(Lowering& l, bool returns) {
   if (!found) l.unsupported("the operation is missing or not supported");
   int vector = m.take_vector();
   form.type = m.take_type();
-  if (form.type == Type::kNone || form.type == Type::kB128)
-    l.unsupported("the type is missing or not supported");
+  if (form.type == Type::kNone) l.unsupported("the type is missing or not supported");
   if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared)
     l.unsupported("atomics exist in global and shared memory");
   std::size_t i = returns ? 1 : 0;
@@ -186,6 +207,26 @@ void atomic(Lowering& l, bool returns) {
   form.vector = static_cast<std::uint8_t>(vector);
   form.address_bytes = static_cast<std::uint8_t>(at.bytes);
   std::vector<int> defs, uses{at.value};
+  Site site{at.space, static_cast<std::uint16_t>(vector * ptx::size_of(form.type)), true, true};
+  site.vector = form.vector;
+  site.address_bytes = form.address_bytes;
+  site.reduce = form.reduce;
+  say_semantics(l, &site);
+  // Both have defaults of their own, other than those of loads. PTX ISA, "atom".
+  if (site.order == Order::kWeak) site.order = Order::kRelaxed;
+  if (site.scope == Scope::kCta && !l.instruction().has("cta")) site.scope = Scope::kGpu;
+  if (form.type == Type::kB128) {
+    if (vector > 1 || !returns) l.invalid("expected one .b128 and a destination");
+    form.vector = 2;
+    site.vector = 2;
+    site.register_bytes = 8;
+    for (std::size_t k = i + 1; k < l.operand_count() && k < i + 3; ++k)
+      for (int half : l.halves(l.operand(k))) uses.push_back(half);
+    if (uses.size() != (form.reduce == Reduce::kCas ? 5u : 3u)) l.invalid("too few operands");
+    for (int half : l.halves(l.operand(0))) defs.push_back(half);
+    l.emit_memory(form, defs, uses, at.offset, site);
+    return;
+  }
   auto elements = [&](const ptx::Operand& operand) {
     std::vector<const ptx::Operand*> parts;
     if (vector == 1) return std::vector<const ptx::Operand*>{&scalar(operand)};
@@ -201,14 +242,6 @@ void atomic(Lowering& l, bool returns) {
     defs.push_back(returns && part->kind == Kind::kRegister
                        ? l.def(*part, form.type)
                        : l.temporary(width_of(ptx::size_of(form.type))));
-  Site site{at.space, static_cast<std::uint16_t>(vector * ptx::size_of(form.type)), true, true};
-  site.vector = form.vector;
-  site.address_bytes = form.address_bytes;
-  site.reduce = form.reduce;
-  say_semantics(l, &site);
-  // Both have defaults of their own, other than those of loads. PTX ISA, "atom".
-  if (site.order == Order::kWeak) site.order = Order::kRelaxed;
-  if (site.scope == Scope::kCta && !l.instruction().has("cta")) site.scope = Scope::kGpu;
   l.emit_memory(form, defs, uses, at.offset, site);
 }
 

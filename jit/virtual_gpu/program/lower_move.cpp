@@ -10,9 +10,31 @@ Type bits_type(int bytes) {
   return bytes == 1 ? Type::kB8 : bytes == 2 ? Type::kB16 : bytes == 4 ? Type::kB32 : Type::kB64;
 }
 
+/// mov.b128, to or from a pair of 64 bits or between registers: the halves, one after the other.
+void mov_128(Lowering& l) {
+  const auto& d = l.operand(0);
+  const auto& a = l.operand(1);
+  auto parts = [&](const ptx::Operand& operand, bool define) -> std::array<int, 2> {
+    if (operand.kind != Kind::kVector) return l.halves(operand);
+    if (operand.elements.size() != 2) l.invalid("a vector is not of 2 elements");
+    auto part = [&](std::size_t i) {
+      const auto& element = operand.elements[i];
+      return define ? l.def(element, Type::kB64) : l.use(element, Type::kB64);
+    };
+    return {part(0), part(1)};
+  };
+  std::array<int, 2> from = parts(a, false), to = parts(d, true);
+  // By way of temporaries, since {x, y} may be a vector of what is written first.
+  std::array<int, 2> between{l.temporary(Width::k64), l.temporary(Width::k64)};
+  const Form form{.op = Op::kMov, .type = Type::kB64};
+  for (std::size_t i = 0; i < 2; ++i) l.emit_auxiliary(form, {between[i]}, {from[i]});
+  for (std::size_t i = 0; i < 2; ++i) l.emit(form, {to[i]}, {between[i]}).counted = i == 0;
+}
+
 void mov(Lowering& l) {
   Type type = l.modifiers().take_type();
   if (type == Type::kNone) l.invalid("mov has no type");
+  if (type == Type::kB128) return mov_128(l);
   int bytes = ptx::size_of(type);
   const auto& d = l.operand(0);
   const auto& a = l.operand(1);

@@ -2,6 +2,7 @@
 /// an instruction's modifiers and refuses the rest, so that nothing is ignored by accident.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -82,11 +83,19 @@ class Lowering {
   Draft& emit(const Form& form, std::vector<int> defs, std::vector<int> uses,
               std::int64_t immediate = 0);
   /// Of an auxiliary draft, not an instruction of the program: pure, so that it needs no guard.
-  void emit_auxiliary(const Form& form, std::vector<int> defs, std::vector<int> uses);
+  void emit_auxiliary(const Form& form, std::vector<int> defs, std::vector<int> uses,
+                      std::int64_t immediate = 0);
   void emit_memory(const Form& form, std::vector<int> defs, std::vector<int> uses,
                    std::int64_t immediate, Site site);
   int label(std::string_view name);
   std::vector<int> branch_targets(std::string_view name);
+  /// The halves of a register of 128 bits, the lower one first.
+  std::array<int, 2> halves(const ptx::Operand& operand);
+  /// The offset in local memory of the next byte that alloca gives out: a value of 64 bits, zero at
+  /// first, counted from dynamic_stack_base().
+  int dynamic_stack();
+  /// Where the memory of alloca lies; a constant that is known at the end.
+  int dynamic_stack_base() const { return dynamic_stack_base_; }
   int new_label();
   void place_label(int label);
   /// Symbol -> value as mov takes it: shared, local, global, constant or parameter address.
@@ -94,7 +103,7 @@ class Lowering {
 
   /// The guard of an instruction that ends, stops or leaves the path becomes a branch around it.
   void guard_by_branch();
-  void call();   ///< the callee's instructions take the place of the call
+  void call();   ///< the callee's instructions take the place of the call: lower_call.cpp
   void leave();  ///< ret: of a kernel an exit, of a callee a branch to its end
   [[noreturn]] void unsupported(std::string_view why);
   [[noreturn]] void invalid(std::string_view why);
@@ -116,6 +125,21 @@ class Lowering {
   void enter(Frame& frame, const ptx::Function& function);
   int allocate_local(std::int64_t bytes, int alignment);
   int shared_offset(const ptx::Variable& variable);
+  void lay_out_shared(const ptx::Function& kernel);
+  void allocate_dynamic_stack();
+
+  /// The operands of a call.
+  struct CallSite {
+    const ptx::Operand* results = nullptr;  ///< a list; null: none
+    const ptx::Operand* callee = nullptr;
+    const ptx::Operand* parameters = nullptr;
+  };
+  void expand(const ptx::Function& callee, const CallSite& site);
+  void call_pointer(const CallSite& site);
+  /// Functions of the system, which have no body: vprintf, malloc, free, __assertfail.
+  bool call_system(const CallSite& site);
+  int argument(const CallSite& site, std::size_t index, Type type);
+  bool address_taken(std::string_view function) const;
   void lay_out_parameters(const ptx::Function& kernel, Frame& frame);
 
   const ptx::Module& module_;
@@ -129,6 +153,9 @@ class Lowering {
   std::map<std::pair<int, std::uint64_t>, int> constants_;
   std::map<std::pair<int, int>, int> specials_;
   std::unordered_map<std::string_view, int> module_shared_;
+  std::unordered_map<int, int> upper_;  ///< values of 128-bit registers: lower half -> upper half
+  int dynamic_stack_ = -1, dynamic_stack_base_ = -1;  ///< values; -1: no alloca so far
+  int reserved_shared_ = -1;                          ///< offset; -1: not asked for
   std::int64_t shared_end_ = kSharedBase;
   std::int64_t local_end_ = kLocalBase;
 };
@@ -145,6 +172,9 @@ bool lower_arithmetic(Lowering& lowering);
 bool lower_bits(Lowering& lowering);
 bool lower_compare(Lowering& lowering);
 bool lower_convert(Lowering& lowering);
+/// Of cvt, the modifiers that are no types taken: false, and nothing taken, where it is another one.
+bool lower_narrow_convert(Lowering& lowering, Form form);
+bool lower_convert_pack(Lowering& lowering);
 bool lower_move(Lowering& lowering);
 bool lower_async(Lowering& lowering);
 bool lower_memory(Lowering& lowering);
@@ -153,5 +183,7 @@ bool lower_tensor(Lowering& lowering);
 bool lower_tensor_copy(Lowering& lowering);
 bool lower_tensor_map(Lowering& lowering);
 bool lower_control(Lowering& lowering);
+bool lower_stack(Lowering& lowering);
+bool lower_video(Lowering& lowering);
 
 }  // namespace tilewright::vgpu

@@ -58,14 +58,18 @@ Result<std::shared_ptr<Program>> LoadedProgram::load(std::string_view ptx, Memor
     if (!variable.initial.empty())
       std::memcpy(host, variable.initial.data(), variable.initial.size());
   }
+  std::uint64_t next_function = kFunctionWindow;
+  for (const auto& function : module.functions)
+    if (globals.try_emplace(function.name, next_function).second) next_function += kFunctionStride;
   for (const auto& variable : module.variables) {
     for (const auto& relocation : variable.relocations) {
       auto it = globals.find(relocation.symbol);
       if (it == globals.end())
-        return fail(ErrorCode::kUnsupported,
-                    fmt::format("ptx line {}: variable {} holds the address of {}, which is not "
-                                "a variable in global memory",
-                                variable.line, variable.name, relocation.symbol));
+        return fail(
+            ErrorCode::kUnsupported,
+            fmt::format("ptx line {}: variable {} holds the address of {}, which is neither "
+                        "a variable in global memory nor a function",
+                        variable.line, variable.name, relocation.symbol));
       std::uint64_t value = it->second + static_cast<std::uint64_t>(relocation.addend);
       auto* host = static_cast<std::byte*>(
           memory.at(globals[variable.name] + static_cast<std::uint64_t>(relocation.offset), 8));
@@ -73,6 +77,7 @@ Result<std::shared_ptr<Program>> LoadedProgram::load(std::string_view ptx, Memor
     }
   }
 
+  TILEWRIGHT_TRY(program->allocate_services(module));
   for (const auto& function : module.functions) {
     if (!function.entry || function.declaration) continue;
     TILEWRIGHT_ASSIGN_OR_RETURN(DraftKernel drafts, lower(module, function, globals));
@@ -80,8 +85,10 @@ Result<std::shared_ptr<Program>> LoadedProgram::load(std::string_view ptx, Memor
     code->info.resources = estimate(code->info, code->max_live_registers);
     for (std::string_view comment : module.comments)
       if (auto resources = jit::parse_resources_comment(comment);
-          resources && resources->kernel == function.name)
+          resources && resources->kernel == function.name) {
         code->info.resources = *resources;
+        code->info.registers_at_entry = resources->registers;
+      }
     drafts.info = code->info;
     Kernel& kernel = program->kernels_[std::string(function.name)];
     kernel.drafts = std::move(drafts);
@@ -90,15 +97,38 @@ Result<std::shared_ptr<Program>> LoadedProgram::load(std::string_view ptx, Memor
   return std::shared_ptr<Program>(std::move(program));
 }
 
-const Code* LoadedProgram::code(std::string_view kernel, Check check) const {
+Result<void> LoadedProgram::allocate_services(const ptx::Module& module) {
+  bool heap = false, workspace = false;
+  for (const auto& function : module.functions)
+    for (const auto& instruction : function.instructions)
+      for (const auto& operand : instruction.operands) {
+        heap |= instruction.opcode == "call" && operand.name == "malloc";
+        workspace |= operand.name == "%envreg1";
+      }
+  auto allocate = [&](const char* name, std::uint64_t bytes) -> Result<std::uint64_t> {
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::uint64_t address, memory_.allocate(bytes));
+    variables_[name] = {address, bytes};
+    return address;
+  };
+  if (heap) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::uint64_t address, allocate("malloc heap", DeviceHeap::kBytes));
+    heap_ = std::make_unique<DeviceHeap>(address);
+  }
+  if (workspace) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(grid_workspace_, allocate("grid workspace", kGridWorkspaceBytes));
+  }
+  return {};
+}
+
+const Code* LoadedProgram::code(std::string_view kernel, Check check, bool perturb) const {
   auto it = kernels_.find(kernel);
   if (it == kernels_.end()) return nullptr;
-  if (check == Check::kOff) return it->second.codes[0].get();
+  if (check == Check::kOff && !perturb) return it->second.codes[0].get();
   std::lock_guard lock(mutex_);
-  auto& code = it->second.codes[static_cast<std::size_t>(check)];
+  auto& code = it->second.codes[static_cast<std::size_t>(check) + (perturb ? 3 : 0)];
   if (code == nullptr) {
     // What has a handler without checks has one with them.
-    auto assembled = assemble(it->second.drafts, *level_, check);
+    auto assembled = assemble(it->second.drafts, *level_, check, perturb);
     if (assembled) code = std::move(*assembled);
   }
   return code.get();

@@ -12,7 +12,9 @@
 #include "jit/virtual_gpu/execute/level.h"
 #include "jit/virtual_gpu/machine.h"
 #include "jit/virtual_gpu/program/code.h"
+#include "jit/virtual_gpu/program/device_heap.h"
 #include "jit/virtual_gpu/program/draft.h"
+#include "jit/virtual_gpu/ptx/module.h"
 
 namespace tilewright::vgpu {
 
@@ -34,12 +36,22 @@ class LoadedProgram final : public Program {
   std::string_view text() const { return text_; }
   /// Code with the handlers of a check, made when first asked for; null: there is no such kernel.
   /// Thread-safe.
-  const Code* code(std::string_view kernel, Check check = Check::kOff) const;
+  /// `perturb`: approximate functions err as far as they may.
+  const Code* code(std::string_view kernel, Check check = Check::kOff, bool perturb = false) const;
+
+  /// What malloc gives out; null: nothing in the module calls it.
+  DeviceHeap* heap() const { return heap_.get(); }
+  /// Where the blocks of a cooperative launch count who has arrived, as CUDA's headers expect it;
+  /// 0: nothing in the module asks for it.
+  std::uint64_t grid_workspace() const { return grid_workspace_; }
+  static constexpr std::uint64_t kGridWorkspaceBytes = 64;
 
  private:
+  Result<void> allocate_services(const ptx::Module& module);
+
   struct Kernel {
     DraftKernel drafts;
-    std::array<std::unique_ptr<Code>, 3> codes;  ///< by Check
+    std::array<std::unique_ptr<Code>, 6> codes;  ///< by Check, perturbed ones behind the others
   };
   Memory& memory_;
   std::string text_;  ///< views of Code and error reports point into it
@@ -47,6 +59,8 @@ class LoadedProgram final : public Program {
   mutable std::mutex mutex_;  ///< of the codes of checks
   mutable std::map<std::string, Kernel, std::less<>> kernels_;
   std::map<std::string, Variable, std::less<>> variables_;
+  std::unique_ptr<DeviceHeap> heap_;
+  std::uint64_t grid_workspace_ = 0;
 };
 
 }  // namespace tilewright::vgpu

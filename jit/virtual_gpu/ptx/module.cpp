@@ -13,14 +13,15 @@ struct TypeFacts {
   bool floating, is_signed;
 };
 
-constexpr std::array<TypeFacts, 20> kTypes = {{
+constexpr std::array<TypeFacts, 23> kTypes = {{
     {"pred", 0, false, false}, {"b8", 1, false, false},    {"u8", 1, false, false},
     {"s8", 1, false, true},    {"b16", 2, false, false},   {"u16", 2, false, false},
     {"s16", 2, false, true},   {"f16", 2, true, true},     {"bf16", 2, true, true},
     {"b32", 4, false, false},  {"u32", 4, false, false},   {"s32", 4, false, true},
     {"f32", 4, true, true},    {"f16x2", 4, true, true},   {"bf16x2", 4, true, true},
     {"b64", 8, false, false},  {"u64", 8, false, false},   {"s64", 8, false, true},
-    {"f64", 8, true, true},    {"b128", 16, false, false},
+    {"f64", 8, true, true},    {"b128", 16, false, false}, {"u16x2", 4, false, false},
+    {"s16x2", 4, false, true}, {"f32x2", 8, true, true},
 }};
 
 }  // namespace

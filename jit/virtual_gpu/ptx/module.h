@@ -32,6 +32,9 @@ enum class Type : std::uint8_t {
   kS64,
   kF64,
   kB128,
+  kU16x2,
+  kS16x2,
+  kF32x2,
   kNone,
 };
 
@@ -128,6 +131,8 @@ struct Function {
   std::vector<BranchTargets> branch_targets;
   int max_threads = 0;  ///< product of .maxntid or .reqntid; 0: none
   bool required_threads = false;
+  int max_registers = 0;  ///< .maxnreg; 0: none
+  int min_blocks = 0;     ///< .minnctapersm; 0: none
   std::vector<int> cluster;  ///< .reqnctapercluster
   bool explicit_cluster = false;
   int max_cluster_rank = 0;  ///< .maxclusterrank; 0: none

@@ -136,6 +136,46 @@ const Step* atomic(const Step* s, std::byte* r, Warp& w) {
   return s + 1;
 }
 
+/// *at, where it is `compare`, becomes `value`; returns what it was.
+unsigned __int128 exchange_128(std::byte* at, unsigned __int128 compare, unsigned __int128 value) {
+  auto low = static_cast<std::uint64_t>(compare), high = static_cast<std::uint64_t>(compare >> 64);
+  asm volatile("lock cmpxchg16b %0"
+               : "+m"(*reinterpret_cast<unsigned __int128*>(at)), "+a"(low), "+d"(high)
+               : "b"(static_cast<std::uint64_t>(value)),
+                 "c"(static_cast<std::uint64_t>(value >> 64))
+               : "cc", "memory");
+  return static_cast<unsigned __int128>(high) << 64 | low;
+}
+
+/// atom.{exch,cas}.b128; operands: d, a, b{, c}, each in two halves but the address.
+template <bool kCas>
+const Step* atomic_128(const Step* s, std::byte* r, Warp& w) {
+  using U64 = std::uint64_t;
+  const Site& site = w.code->sites[s->site];
+  std::uint64_t address[kLanes];
+  std::byte* host[kLanes];
+  read_addresses(s, r, site, address);
+  if (w.counting) count_request(s, w, address, w.mask);
+  if (!resolve(s, w, address, w.mask, host)) return nullptr;
+  const std::uint32_t* o = w.code->operands.data() + s->c;
+  auto wide = [&](std::size_t at, int i) {
+    return static_cast<unsigned __int128>(lanes<U64>(r, o[at + 1])[i]) << 64 |
+           lanes<U64>(r, o[at])[i];
+  };
+  for_lanes(w.mask, [&](int i) {
+    unsigned __int128 b = wide(3, i), old = 0;
+    if constexpr (kCas) {
+      old = exchange_128(host[i], b, wide(5, i));
+    } else {
+      for (unsigned __int128 seen = 0;; seen = old)
+        if ((old = exchange_128(host[i], seen, b)) == seen) break;
+    }
+    lanes<U64>(r, o[0])[i] = static_cast<U64>(old);
+    lanes<U64>(r, o[1])[i] = static_cast<U64>(old >> 64);
+  });
+  return s + 1;
+}
+
 bool is_float_op(Reduce reduce, bool min_max) {
   if (reduce == Reduce::kAdd) return true;
   if (min_max) return reduce == Reduce::kMin || reduce == Reduce::kMax;
@@ -202,6 +242,10 @@ Handler select_atomic(const Form& form) {
   if (form.op != Op::kAtom) return nullptr;
   bool swaps = form.reduce == Reduce::kCas || form.reduce == Reduce::kExch;
   switch (form.type) {
+    case Type::kB128:
+      return form.reduce == Reduce::kCas    ? atomic_128<true>
+             : form.reduce == Reduce::kExch ? atomic_128<false>
+                                            : nullptr;
     case Type::kB16:
     case Type::kU16:
       return swaps ? atomic<Integer<std::int16_t>> : nullptr;

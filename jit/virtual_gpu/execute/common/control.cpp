@@ -79,7 +79,17 @@ const Step* branch_index(const Step* s, std::byte* r, Warp& w) {
 const Step* exit_lanes(const Step*, std::byte*, Warp& w) { return leave(w); }
 
 const Step* trap(const Step* s, std::byte*, Warp& w) {
-  return fault(s, w, FaultKind::kTrap, __builtin_ctz(w.mask), 0, "trap");
+  const int lane = __builtin_ctz(w.mask);
+  switch (static_cast<TrapReason>(s->immediate)) {
+    case TrapReason::kStackOverflow:
+      return fault(s, w, FaultKind::kIllegalInstruction, lane, 0,
+                   "alloca of more than a thread's stack has left");
+    case TrapReason::kNoFunction:
+      return fault(s, w, FaultKind::kIllegalInstruction, lane, 0,
+                   "a call through a pointer to no function that could be called here");
+    default:
+      return fault(s, w, FaultKind::kTrap, lane, 0, "trap");
+  }
 }
 
 const Step* nothing(const Step* s, std::byte*, Warp&) { return s + 1; }

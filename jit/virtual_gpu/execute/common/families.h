@@ -7,6 +7,7 @@
 namespace tilewright::vgpu {
 
 Handler select_control(const Form& form);
+Handler select_system_call(const Form& form);
 Handler select_barrier(const Form& form);
 Handler select_lanes(const Form& form);
 Handler select_atomic(const Form& form);
@@ -19,6 +20,8 @@ Handler select_fence(const Form& form);
 Handler select_rare_bits(const Form& form);
 Handler select_rare_integer(const Form& form);
 Handler select_rare_float(const Form& form);
+Handler select_rare_minmax(const Form& form);
+Handler select_packed_integer(const Form& form);
 Handler select_rare_compare(const Form& form);
 Handler select_rare_convert(const Form& form);
 Handler select_narrow_convert(const Form& form);

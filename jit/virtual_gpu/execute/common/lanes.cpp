@@ -1,4 +1,7 @@
 // shfl, vote, redux, match, activemask, elect.
+#include <bit>
+#include <cmath>
+
 #include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
@@ -115,6 +118,30 @@ const Step* redux(const Step* s, std::byte* r, Warp& w) {
   for_lanes(w.mask, [&](int i) { d[i] = value; });
   return s + 1;
 }
+/// +0 is above -0. NaN gives way to numbers, unless .NaN, bit 1 of the immediate; bit 0 is .abs.
+template <bool kMax>
+const Step* redux_float(const Step* s, std::byte* r, Warp& w) {
+  std::uint32_t members = lanes<std::uint32_t>(r, s->b)[std::countr_zero(w.mask)];
+  if (const Step * next; !gather_members(s, w, members, &next)) return next;
+  const auto* a = lanes<float>(r, s->a);
+  bool found = false, any_nan = false;
+  float value = 0;
+  for_lanes(members & w.mask, [&](int i) {
+    float x = (s->immediate & 1) != 0 ? std::fabs(a[i]) : a[i];
+    if (x != x) {
+      any_nan = true;
+      return;
+    }
+    bool better = x == value ? std::signbit(x) != kMax : kMax ? x > value : x < value;
+    if (!found || better) value = x;
+    found = true;
+  });
+  bool nan = !found || (any_nan && (s->immediate & 2) != 0);
+  auto* d = lanes<std::uint32_t>(r, s->d);
+  std::uint32_t bits = nan ? 0x7fffffffu : std::bit_cast<std::uint32_t>(value);
+  for_lanes(w.mask, [&](int i) { d[i] = bits; });
+  return s + 1;
+}
 template <class T>
 Handler redux_of(Reduce op) {
   switch (op) {
@@ -188,6 +215,10 @@ Handler select_lanes(const Form& form) {
     case Op::kBallot:
       return ballot;
     case Op::kRedux:
+      if (form.type == Type::kF32)
+        return form.reduce == Reduce::kMin   ? redux_float<false>
+               : form.reduce == Reduce::kMax ? redux_float<true>
+                                             : nullptr;
       if (form.absolute || form.nan) return nullptr;
       if (form.type == Type::kS32) return redux_of<std::int32_t>(form.reduce);
       if (ptx::size_of(form.type) == 4 && !ptx::is_float(form.type))

@@ -65,21 +65,24 @@ struct Plain {
 struct FlushedFloat : Plain<float> {
   static float low(float a) { return scalar::flush(a); }
 };
-template <bool kBf16>
+/// .ftz is of f16 only.
+template <bool kBf16, bool kFtz = false>
 struct HalfValue {
   using Register = std::uint16_t;
   static constexpr bool kPair = false;
-  static float low(Register a) { return scalar::widen<kBf16>(a); }
+  static float low(Register a) {
+    if (kFtz && (a & 0x7c00u) == 0) a &= 0x8000u;
+    return scalar::widen<kBf16>(a);
+  }
   static float high(Register a) { return low(a); }
 };
-template <bool kBf16>
+template <bool kBf16, bool kFtz = false>
 struct HalfPair {
   using Register = std::uint32_t;
   static constexpr bool kPair = true;
-  static float low(Register a) { return scalar::widen<kBf16>(static_cast<std::uint16_t>(a)); }
-  static float high(Register a) {
-    return scalar::widen<kBf16>(static_cast<std::uint16_t>(a >> 16));
-  }
+  using One = HalfValue<kBf16, kFtz>;
+  static float low(Register a) { return One::low(static_cast<std::uint16_t>(a)); }
+  static float high(Register a) { return One::low(static_cast<std::uint16_t>(a >> 16)); }
 };
 
 /// The comparison and its combination lie in the step's immediate: compare | boolean << 8.
@@ -189,11 +192,13 @@ Handler by_type(const Form& form) {
     case Type::kF64:
       return Make<Plain<double>>::handler(form);
     case Type::kF16:
-      return form.ftz ? nullptr : Make<HalfValue<false>>::handler(form);
+      return form.ftz ? Make<HalfValue<false, true>>::handler(form)
+                      : Make<HalfValue<false>>::handler(form);
     case Type::kBF16:
       return form.ftz ? nullptr : Make<HalfValue<true>>::handler(form);
     case Type::kF16x2:
-      return form.ftz ? nullptr : Make<HalfPair<false>>::handler(form);
+      return form.ftz ? Make<HalfPair<false, true>>::handler(form)
+                      : Make<HalfPair<false>>::handler(form);
     case Type::kBF16x2:
       return form.ftz ? nullptr : Make<HalfPair<true>>::handler(form);
     default:

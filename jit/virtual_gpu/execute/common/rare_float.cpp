@@ -1,5 +1,5 @@
-// Rounding other than to nearest, sine and cosine, tests, minima of three. Built with
-// -frounding-math: the host's rounding mode does the work.
+// Rounding other than to nearest, sine and cosine, tests. Built with -frounding-math: the host's
+// rounding mode does the work.
 #include <cfenv>
 #include <cmath>
 
@@ -103,18 +103,6 @@ struct Trigonometric {
   }
 };
 
-template <bool kMax, bool kNan>
-struct OfThree {
-  static float two(float a, float b) {
-    if (kNan && (a != a || b != b)) return std::bit_cast<float>(scalar::kNan32);
-    if (a != a) return scalar::one_nan(b);
-    if (b != b) return a;
-    if (a == b) return std::signbit(a) == kMax ? b : a;
-    return (kMax ? a > b : a < b) ? a : b;
-  }
-  static float op(float a, float b, float c) { return two(two(a, b), c); }
-};
-
 template <class T>
 const Step* testp(const Step* s, std::byte* r, Warp& w) {
   const auto* a = lanes<T>(r, s->a);
@@ -173,14 +161,6 @@ Handler select_rare_float(const Form& form) {
       if (form.type != Type::kF32) return nullptr;
       return form.ftz ? lane1<Trigonometric<true, true>, float, float>
                       : lane1<Trigonometric<true, false>, float, float>;
-    case Op::kMin3:
-      if (form.type != Type::kF32 || form.ftz || form.mode != 0) return nullptr;
-      return form.nan ? lane3<OfThree<false, true>, float, float, float, float>
-                      : lane3<OfThree<false, false>, float, float, float, float>;
-    case Op::kMax3:
-      if (form.type != Type::kF32 || form.ftz || form.mode != 0) return nullptr;
-      return form.nan ? lane3<OfThree<true, true>, float, float, float, float>
-                      : lane3<OfThree<true, false>, float, float, float, float>;
     case Op::kTestp:
       return form.type == Type::kF32   ? testp<float>
              : form.type == Type::kF64 ? testp<double>

@@ -59,6 +59,9 @@ struct Mul24 {
     return static_cast<T>(static_cast<U32>(op(a, b)) + static_cast<U32>(c));
   }
 };
+struct Mad24HiSat {
+  static S32 op(S32 a, S32 b, S32 c) { return clamp_s32(S64{Mul24<S32, true>::op(a, b)} + c); }
+};
 struct Sad {
   template <class T>
   static T op(T a, T b, T c) {
@@ -204,6 +207,7 @@ Handler select_rare_integer(const Form& form) {
       return form.mode != 0 ? lane2<Mul24<U32, true>, U32, U32, U32>
                             : lane2<Mul24<U32, false>, U32, U32, U32>;
     case Op::kMad24:
+      if (form.saturate) return lane3<Mad24HiSat, S32, S32, S32, S32>;
       if (t == Type::kS32)
         return form.mode != 0 ? lane3<Mul24<S32, true>, S32, S32, S32, S32>
                               : lane3<Mul24<S32, false>, S32, S32, S32, S32>;

@@ -1,4 +1,4 @@
-// f32 and f64 arithmetic, rounded to nearest. Other roundings are in common/rounding.cpp.
+// f32 and f64 arithmetic, rounded to nearest. Other roundings are in common/rare_float.cpp.
 #include "jit/virtual_gpu/execute/handlers/float_math.h"
 
 namespace tilewright::vgpu::VGPU_LEVEL {
@@ -112,7 +112,10 @@ struct MinMax {
     result = a != a ? b : result;
     if (kNan) result = (a != a) | (b != b) ? bits<float>(kNan32) : result;
     result = one_nan(result);
-    if (kXorSign) result = bits<float>((bits<uint32_t>(result) & 0x7fffffffu) | sign);
+    if (kXorSign) {  // not of a NaN
+      float with_sign = bits<float>((bits<uint32_t>(result) & 0x7fffffffu) | sign);
+      result = result != result ? result : with_sign;
+    }
     return result;
   }
 };
@@ -132,7 +135,7 @@ struct MinMax64 {
 template <bool kMax>
 Handler min_max(const Form& form) {
   if (form.type == Type::kF64) return map2<MinMax64<kMax>, double, double, double>;
-  if (form.type != Type::kF32) return nullptr;
+  if (form.type != Type::kF32 || (form.mode == 1 && form.ftz)) return nullptr;
   if (form.mode == 1)
     return form.nan ? map2<MinMax<kMax, true, false, true>, float, float, float>
                     : map2<MinMax<kMax, false, false, true>, float, float, float>;

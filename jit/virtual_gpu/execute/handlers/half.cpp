@@ -124,9 +124,10 @@ Handler min_max(const Form& form, bool bf16, bool pair) {
                   : sources2<MinMax<kMax, false, false, false>>(pair);
 }
 
-template <bool kNegate, bool kBf16>
+template <bool kNegate, bool kBf16, bool kFtz = false>
 struct Sign {
   VGPU_INLINE uint16_t op(uint16_t a) {
+    a = flush16<kFtz>(a);
     float f = widen<kBf16>(a);
     auto result = static_cast<uint16_t>(kNegate ? a ^ 0x8000u : a & 0x7fffu);
     return f != f ? kNan16 : result;
@@ -138,7 +139,11 @@ struct Sign {
 };
 template <bool kNegate>
 Handler sign(const Form& form, bool bf16, bool pair) {
-  if (form.ftz) return nullptr;
+  if (form.ftz) {
+    if (bf16) return nullptr;
+    return pair ? map1<Sign<kNegate, false, true>, uint32_t, uint32_t>
+                : map1<Sign<kNegate, false, true>, uint16_t, uint16_t>;
+  }
   if (bf16)
     return pair ? map1<Sign<kNegate, true>, uint32_t, uint32_t>
                 : map1<Sign<kNegate, true>, uint16_t, uint16_t>;
