@@ -102,11 +102,25 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   // A time above this can be no part of the best plan. Energies do not compare with times.
   if (job.arm->best >= 0 && trial.measure.objective != Objective::kEnergy)
     trial.measure.cut_off_us = 2 * job.arm->best_us();
+  trial.measure.deadline_s = deadline_s();
   TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, measurer_.run(trial));
+  if (!result.failure) {
+    ++sound_trials_;
+    longest_sound_s_ = std::max(longest_sound_s_, result.seconds);
+  }
   report.failure = std::move(result.failure);
   report.verification = result.verification;
   report.sample = std::move(result.sample);
   return image;
+}
+
+double CandidatePipeline::deadline_s() const {
+  constexpr int kFewTrials = 8;
+  constexpr double kTimesTheLongest = 20, kShortest_s = 2;
+  const double longest_s = request_.measure.deadline_s;
+  if (sound_trials_ < kFewTrials) return longest_s;
+  return std::clamp(kTimesTheLongest * longest_sound_s_, std::min(kShortest_s, longest_s),
+                    longest_s);
 }
 
 /// A disk that is full costs the next tune its memory, and this one nothing.

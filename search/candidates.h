@@ -60,6 +60,9 @@ class CandidatePipeline {
   Result<bool> finish(Job& job);
   /// Fills in the job's report; the image is null if it did not compile.
   Result<std::shared_ptr<const jit::Image>> measure(Job& job);
+  /// Of the next trial: many times what sound ones took, so that one that hangs does not take as
+  /// long as one that is slow ever could.
+  double deadline_s() const;
 
   const TuneRequest& request_;
   jit::CompilePool& compiler_;
@@ -68,6 +71,8 @@ class CandidatePipeline {
   TuneClock& clock_;
   std::stop_token stop_;
   std::optional<Error> journal_failure_;
+  int sound_trials_ = 0;
+  double longest_sound_s_ = 0;
   std::deque<Job> jobs_;
 };
 
