@@ -6,6 +6,10 @@
 namespace tilewright::vgpu {
 namespace {
 
+// As CUDA limits them; of shared memory more than any device has.
+constexpr std::int64_t kMostLocalBytes = 512 << 10, kMostSharedBytes = 1 << 20,
+                       kMostParameterBytes = 32764;
+
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return multiple <= 1 ? value : (value + multiple - 1) / multiple * multiple;
 }
@@ -15,6 +19,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 int Lowering::allocate_local(std::int64_t bytes, int alignment) {
   local_end_ = round_up(local_end_, alignment);
   auto offset = static_cast<int>(local_end_);
+  if (bytes > kMostLocalBytes || local_end_ + bytes > kLocalBase + kMostLocalBytes)
+    invalid("more than 512 KiB of local memory per thread");
   local_end_ += bytes;
   return offset;
 }
@@ -22,6 +28,8 @@ int Lowering::allocate_local(std::int64_t bytes, int alignment) {
 int Lowering::shared_offset(const ptx::Variable& variable) {
   shared_end_ = round_up(shared_end_, variable.alignment);
   auto offset = static_cast<int>(shared_end_);
+  if (variable.bytes() > kMostSharedBytes || shared_end_ + variable.bytes() > kMostSharedBytes)
+    invalid("more than 1 MiB of shared memory");
   shared_end_ += variable.bytes();
   return offset;
 }
@@ -34,6 +42,8 @@ void Lowering::lay_out_parameters(const ptx::Function& kernel, Frame& frame) {
     kernel_.info.parameters.push_back(
         {static_cast<int>(offset), static_cast<int>(parameter.bytes()), parameter.alignment});
     offset += parameter.bytes();
+    if (parameter.bytes() > kMostParameterBytes || offset > kMostParameterBytes)
+      invalid("more than 32764 bytes of parameters");
   }
   kernel_.info.parameter_bytes = static_cast<int>(offset);
 }

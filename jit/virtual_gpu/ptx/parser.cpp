@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -56,6 +57,9 @@ class RegisterScopes {
   };
   std::vector<Scope> scopes_;
 };
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+constexpr std::int64_t kLargestAlignment = 4096;
 
 class Parser {
  public:
@@ -262,7 +266,11 @@ class Parser {
     for (;;) {
       if (accept_directive("align")) {
         // After .ptr it speaks of the pointee.
-        variable.alignment = static_cast<int>(expect_integer("an alignment"));
+        const std::int64_t alignment = expect_integer("an alignment");
+        if (alignment < 1 || alignment > kLargestAlignment || (alignment & (alignment - 1)) != 0)
+          fail_at(token_.line, fmt::format("alignment is {}, expected a power of two up to {}",
+                                           alignment, kLargestAlignment));
+        variable.alignment = static_cast<int>(alignment);
         aligned = true;
       } else if (accept_directive("v2")) {
         vector = 2;
@@ -304,7 +312,12 @@ class Parser {
       if (accept(']')) {
         variable.count = 0;
       } else {
-        variable.count *= expect_integer("a number of elements");
+        const int line = token_.line;
+        const std::int64_t count = expect_integer("a number of elements");
+        if (count < 0 || count > kMostElements ||
+            variable.count > kMostElements / std::max<std::int64_t>(count, 1))
+          fail_at(line, fmt::format("{} has more than {} elements", variable.name, kMostElements));
+        variable.count *= count;
         expect(']');
       }
     }
@@ -442,8 +455,14 @@ class Parser {
       }
       if (name == "maxntid" || name == "reqntid") {
         function.max_threads = 1;
-        for (int n : numbers) function.max_threads *= n;
+        for (int n : numbers)
+          function.max_threads = static_cast<int>(
+              std::clamp<std::int64_t>(std::int64_t{function.max_threads} * n, 1, 1024));
         function.required_threads = name == "reqntid";
+      } else if (name == "maxnreg" && !numbers.empty()) {
+        function.max_registers = numbers[0];
+      } else if (name == "minnctapersm" && !numbers.empty()) {
+        function.min_blocks = numbers[0];
       } else if (name == "reqnctapercluster") {
         function.cluster = numbers;
       } else if (name == "explicitcluster") {
