@@ -66,6 +66,7 @@ Arena::Arena(std::uint64_t capacity_bytes) : capacity_(capacity_bytes) {
 }
 
 Arena::~Arena() {
+  if (shared_) shared_->give_back(used_);
   if (host_ != nullptr) munmap(host_, reserved_);
   if (written_ != nullptr) munmap(written_, reserved_ / 8 + 8);
 }
@@ -91,18 +92,31 @@ std::uint64_t Arena::find_room(std::uint64_t span) {
 Result<std::uint64_t> Arena::allocate(std::uint64_t bytes) {
   std::lock_guard lock(mutex_);
   if (bytes == 0) return fail(ErrorCode::kInvalidArgument, "allocation of 0 bytes");
+  TILEWRIGHT_TRY(count(bytes));
+  next_ = std::max(next_, kArenaBase + kGap);
+  std::uint64_t address = reserved_ == 0 ? 0 : find_room(span_of(bytes));
+  if (address == 0) {
+    uncount(bytes);
+    return fail(ErrorCode::kOutOfMemory,
+                fmt::format("no {} consecutive bytes are free in device memory", bytes));
+  }
+  add_live(address, bytes);
+  next_ = address + span_of(bytes);
+  return address;
+}
+
+Result<void> Arena::count(std::uint64_t bytes) {
   if (bytes > capacity_ - used_)
     return fail(ErrorCode::kOutOfMemory, fmt::format("allocation of {} bytes, {} of {} are free",
                                                      bytes, capacity_ - used_, capacity_));
-  next_ = std::max(next_, kArenaBase + kGap);
-  std::uint64_t address = reserved_ == 0 ? 0 : find_room(span_of(bytes));
-  if (address == 0)
-    return fail(ErrorCode::kOutOfMemory,
-                fmt::format("no {} consecutive bytes are free in device memory", bytes));
-  add_live(address, bytes);
-  next_ = address + span_of(bytes);
+  if (shared_) TILEWRIGHT_TRY(shared_->take(bytes));
   used_ += bytes;
-  return address;
+  return {};
+}
+
+void Arena::uncount(std::uint64_t bytes) {
+  if (shared_) shared_->give_back(bytes);
+  used_ -= bytes;
 }
 
 std::byte* Arena::host_of(std::uint64_t address) const {
@@ -166,16 +180,12 @@ void Arena::release(std::uint64_t address) {
 
 Result<void> Arena::take(std::uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (bytes > capacity_ - used_)
-    return fail(ErrorCode::kOutOfMemory, fmt::format("allocation of {} bytes, {} of {} are free",
-                                                     bytes, capacity_ - used_, capacity_));
-  used_ += bytes;
-  return {};
+  return count(bytes);
 }
 
 void Arena::give_back(std::uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  used_ -= bytes;
+  uncount(bytes);
 }
 
 Result<void> Arena::map(std::uint64_t address, std::uint64_t bytes, int file, std::uint64_t offset,
@@ -255,7 +265,7 @@ Result<void> Arena::free(std::uint64_t address) {
   freed_.push_back({address, address + it->second});
   if (freed_.size() > kFreedRemembered) freed_.pop_front();
   numbers_.erase(address);
-  used_ -= it->second;
+  uncount(it->second);
   live_.erase(it);
   table_.reset();
   return {};

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "jit/virtual_gpu/machine.h"
@@ -33,6 +34,15 @@ const Allocation* holding(const AllocationTable& table, std::uint64_t address, s
 
 class GlobalShadow;
 
+/// What several processes have of the memory of one device.
+class SharedCapacity {
+ public:
+  virtual ~SharedCapacity() = default;
+  /// Errors: kOutOfMemory.
+  virtual Result<void> take(std::uint64_t bytes) = 0;
+  virtual void give_back(std::uint64_t bytes) = 0;
+};
+
 class Arena final : public Memory {
  public:
   explicit Arena(std::uint64_t capacity_bytes);
@@ -48,6 +58,8 @@ class Arena final : public Memory {
   void track() override;
   std::uint64_t used() const override;
   std::uint64_t capacity() const override { return capacity_; }
+  /// Whatever is taken from here on is taken there as well. Before the first allocation.
+  void share(std::shared_ptr<SharedCapacity> capacity) { shared_ = std::move(capacity); }
 
   // Host memory that kernels reach, at its host address.
   void expose(std::uint64_t host, std::uint64_t bytes);
@@ -87,6 +99,9 @@ class Arena final : public Memory {
 
  private:
   std::uint64_t find_room(std::uint64_t span);
+  /// Counts bytes as used. Errors: kOutOfMemory.
+  Result<void> count(std::uint64_t bytes);
+  void uncount(std::uint64_t bytes);
   std::byte* host_of(std::uint64_t address) const;
   void add_live(std::uint64_t address, std::uint64_t bytes);
   /// Makes the live entries of the reservation that holds `address` anew.
@@ -112,6 +127,7 @@ class Arena final : public Memory {
   std::map<std::uint64_t, Mapping> mappings_;  ///< by address
   std::uint64_t next_ = kArenaBase;            ///< where the next allocation is tried
   std::uint64_t used_ = 0;
+  std::shared_ptr<SharedCapacity> shared_;  ///< null: the device is this process's own
   mutable std::shared_ptr<const AllocationTable> table_;  ///< null: has to be made anew
 };
 

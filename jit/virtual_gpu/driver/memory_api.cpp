@@ -109,10 +109,10 @@ std::size_t size_of(CUpointer_attribute attribute) {
 }  // namespace
 
 VGPU_API cuMemGetInfo(size_t* free, size_t* total) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
     *total = context.memory->capacity();
-    *free = context.memory->capacity() - context.memory->used();
+    *free = context.memory->capacity() - gpu.memory_used();
     return CUDA_SUCCESS;
   });
 }

@@ -5,9 +5,12 @@
 // API Reference Guide".
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "jit/virtual_gpu/driver/state.h"
 #include "jit/virtual_gpu/driver/telemetry.h"
@@ -54,6 +57,12 @@ struct ProcessInfo {
   unsigned gpu_instance, compute_instance;
 };
 
+struct ProcessUtilisation {
+  unsigned pid;
+  unsigned long long time_us;
+  unsigned sm, memory, encoder, decoder;  ///< percent
+};
+
 constexpr unsigned kVersion2OfMemoryInfo = sizeof(MemoryInfoV2) | 2u << 24;
 constexpr const char* kDriverText = "580.0 (virtual)";
 
@@ -94,6 +103,14 @@ nvmlReturn_t give_text(const std::string& text, char* out, unsigned length) {
   std::memcpy(out, text.c_str(), text.size() + 1);
   return NVML_SUCCESS;
 }
+
+/// Those that have the device; this one alone where it is not shared.
+std::vector<vgpu::Board::Process> processes_of(vgpu::Gpu& gpu, double window_us) {
+  if (gpu.board) return gpu.board->processes(window_us);
+  return {{std::uint32_t(::getpid()), gpu.memory->used(), 0, true}};
+}
+
+unsigned percent(double share) { return unsigned(std::min(share, 1.0) * 100 + 0.5); }
 
 /// "GPU-" and the driver's UUID.
 std::string uuid_text(const vgpu::Gpu& gpu) {
@@ -313,14 +330,38 @@ VGPU_NVML nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device,
 
 VGPU_NVML nvmlDeviceGetUtilizationRates(nvmlDevice_t device, Utilisation* out) {
   return tell(device, out, [&](vgpu::Gpu& gpu) {
-    *out = {gpu.telemetry.gpu_percent, gpu.telemetry.memory_percent};
+    double busy = 0;
+    for (const auto& process : processes_of(gpu, vgpu::Board::kMostWindow_us)) busy += process.busy;
+    *out = {std::max(gpu.telemetry.gpu_percent, percent(busy)), gpu.telemetry.memory_percent};
+    return NVML_SUCCESS;
+  });
+}
+
+/// Of the processes whose work occupied the device since `since_us`, and within the last second.
+VGPU_NVML nvmlDeviceGetProcessUtilization(nvmlDevice_t device, ProcessUtilisation* out,
+                                          unsigned* count, unsigned long long since_us) {
+  return tell(device, count, [&](vgpu::Gpu& gpu) {
+    using std::chrono::system_clock;
+    const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+                         system_clock::now().time_since_epoch())
+                         .count();
+    const double window_us = double(now) - double(since_us);
+    std::vector<ProcessUtilisation> samples;
+    for (const auto& process : processes_of(gpu, window_us))
+      if (process.busy > 0)
+        samples.push_back({process.pid, static_cast<unsigned long long>(now),
+                           std::max(percent(process.busy), 1u), 0, 0, 0});
+    const unsigned room = std::exchange(*count, unsigned(samples.size()));
+    if (samples.empty()) return NVML_ERROR_NOT_FOUND;
+    if (!out || room < samples.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
+    std::copy(samples.begin(), samples.end(), out);
     return NVML_SUCCESS;
   });
 }
 
 VGPU_NVML nvmlDeviceGetMemoryInfo(nvmlDevice_t device, MemoryInfo* out) {
   return tell(device, out, [&](vgpu::Gpu& gpu) {
-    const unsigned long long total = gpu.memory->capacity(), used = gpu.memory->used();
+    const unsigned long long total = gpu.memory->capacity(), used = gpu.memory_used();
     *out = {total, total - used, used};
     return NVML_SUCCESS;
   });
@@ -329,20 +370,20 @@ VGPU_NVML nvmlDeviceGetMemoryInfo(nvmlDevice_t device, MemoryInfo* out) {
 VGPU_NVML nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, MemoryInfoV2* out) {
   return tell(device, out, [&](vgpu::Gpu& gpu) {
     if (out->version != kVersion2OfMemoryInfo) return NVML_ERROR_INVALID_ARGUMENT;
-    const unsigned long long total = gpu.memory->capacity(), used = gpu.memory->used();
+    const unsigned long long total = gpu.memory->capacity(), used = gpu.memory_used();
     *out = {out->version, total, 0, total - used, used};
     return NVML_SUCCESS;
   });
 }
 
-/// This process is the only one that has the device.
 VGPU_NVML nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
                                                   ProcessInfo* infos) {
   return tell(device, count, [&](vgpu::Gpu& gpu) {
-    const unsigned room = std::exchange(*count, 1u);
-    if (room < 1) return NVML_ERROR_INSUFFICIENT_SIZE;
+    const auto processes = processes_of(gpu, vgpu::Board::kMostWindow_us);
+    const unsigned room = std::exchange(*count, unsigned(processes.size()));
+    if (room < processes.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
     if (!infos) return NVML_ERROR_INVALID_ARGUMENT;
-    infos[0] = {unsigned(::getpid()), gpu.memory->used(), ~0u, ~0u};
+    for (const auto& process : processes) *infos++ = {process.pid, process.used, ~0u, ~0u};
     return NVML_SUCCESS;
   });
 }

@@ -85,6 +85,15 @@ CUresult Gpu::initialise() {
     std::fprintf(stderr, "tilewright vgpu: %s\n", report);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const char* file = std::getenv("TILEWRIGHT_VGPU_SHARED"); file && *file && !board) {
+    auto opened = Board::open(file, description->info.memory_bytes);
+    if (!opened) {
+      explain("TILEWRIGHT_VGPU_SHARED: " + opened.error().message);
+      std::fprintf(stderr, "tilewright vgpu: %s\n", report);
+      return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    board = std::move(*opened);
+  }
   reset_context(context);
   initialised = true;
   return CUDA_SUCCESS;
@@ -110,6 +119,7 @@ void Gpu::reset_context(CUctx_st& which) {
   if (alone && !(&which != &context && context.active())) {
     end_mappings(*this);
     memory = Memory::create(description->info.memory_bytes);
+    if (board) static_cast<Arena&>(*memory).share(board);
     if (checking.check != Check::kOff) memory->track();
   } else {
     auto& arena = static_cast<Arena&>(*memory);
@@ -161,6 +171,7 @@ double ready_us(const CUctx_st& context, const CUstream_st& stream) {
 }
 
 void advance(CUctx_st& context, CUstream_st& stream, double duration_us) {
+  if (const auto& board = Gpu::instance().board) duration_us += board->occupy(duration_us);
   const double start = std::max(ready_us(context, stream), context.device_us);
   stream.ready_us = context.device_us = start + duration_us;
 }

@@ -23,6 +23,7 @@
 
 #include "jit/device.h"
 #include "jit/driver_api.h"
+#include "jit/virtual_gpu/driver/board.h"
 #include "jit/virtual_gpu/driver/checking.h"
 #include "jit/virtual_gpu/driver/faults.h"
 #include "jit/virtual_gpu/driver/known_launches.h"
@@ -253,7 +254,10 @@ struct Gpu {
   std::string description_text;  ///< as it was described, to tell a repetition from a change
   CUctx_st context;              ///< the primary one of the only device
   std::unordered_map<CUcontext, std::unique_ptr<CUctx_st>> contexts;  ///< the others
+  std::shared_ptr<Board> board;  ///< null: no other process has the device
   std::shared_ptr<Memory> memory;
+  /// Of the device's memory, by all processes.
+  std::uint64_t memory_used() const { return board ? board->used() : memory->used(); }
   std::unordered_map<CUlibrary, std::unique_ptr<CUlib_st>> libraries;
   std::unordered_map<CUkernel, CUkern_st*> kernels;  ///< of the libraries
   std::unordered_map<CUmemoryPool, std::unique_ptr<CUmemPoolHandle_st>> pools;

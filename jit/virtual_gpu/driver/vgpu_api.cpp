@@ -77,7 +77,7 @@ VGPU_API tilewrightVgpuReuseTimes(int on) {
 VGPU_API tilewrightVgpuTimesVary(int* out) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
-    *out = gpu.faults.vary_times();
+    *out = gpu.faults.vary_times() || vgpu::others_work(gpu.board);
     return CUDA_SUCCESS;
   });
 }
