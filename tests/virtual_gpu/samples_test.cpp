@@ -68,6 +68,10 @@ TEST(SampleSizes, MayBeRaggedOrExactOrOne) {
       {"flash", {{"L", 64}, {"S", 96}}},
       {"wgmma_gemm", {{"M", 1}, {"N", 8}, {"K", 8}}},
       {"wgmma_gemm", {{"M", 64}, {"N", 64}, {"K", 128}}},
+      {"wgmma_ring", {{"M", 1}, {"N", 4}, {"K", 8}}},
+      {"wgmma_ring", {{"M", 128}, {"N", 128}, {"K", 192}}},
+      {"int8_gemm", {{"M", 1}, {"N", 1}, {"K", 16}}},
+      {"fp8_gemm", {{"M", 32}, {"N", 64}, {"K", 128}}},
       {"cluster", {{"C", 1}}},
   };
   for (const Sized& one : cases) {
