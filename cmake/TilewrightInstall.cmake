@@ -11,7 +11,7 @@ include(CMakePackageConfigHelpers)
 # Programs and shared objects; a part of the tree that is not built yet is not installed.
 set(TILEWRIGHT_PROGRAMS tilewright tilewrightd tilewright-compile-worker tilewright-measure-worker
     tilewright-bundle-run)
-set(TILEWRIGHT_SHARED tilewright_vgpu)
+set(TILEWRIGHT_SHARED tilewright_vgpu tilewright_vgpu_redirect)
 add_custom_target(tilewright_programs)
 foreach(program ${TILEWRIGHT_PROGRAMS} ${TILEWRIGHT_SHARED})
   if(TARGET ${program})

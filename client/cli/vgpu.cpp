@@ -41,6 +41,9 @@ void add_vgpu(CLI::App& app, Session& session) {
       ->check(CLI::NonNegativeNumber);
   run->add_option("--threads", run_flags->threads, "Host threads, without checks")
       ->check(at_least(1));
+  run->add_option("--streams", run_flags->streams,
+                  "When streams execute: eager, late or late:SEED; late with --check full");
+  run->add_flag("--summary", run_flags->summary, "Print what was launched, and its modelled time");
   run->add_option("--faults", run_flags->faults, "Faults on request: a file, or the text itself");
   run->add_option("--reports", run_flags->reports, "File for reports, a JSON object a line");
   run->add_option("--device", session.options.device, "virtual, or virtual:ID")

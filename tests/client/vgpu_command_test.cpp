@@ -170,6 +170,34 @@ TEST_F(VgpuCommand, ExitsWithOneWhereChecksOfAProgramFindSomething) {
   EXPECT_EQ(json::parse(line)["check"], "out-of-bounds");
 }
 
+TEST_F(VgpuCommand, TellsOfAFaultWithoutChecks) {
+  const auto outcome = run("vgpu run " + kProbe + " 1 64");
+  EXPECT_NE(outcome.code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("fault: kernel inc"));
+  EXPECT_THAT(outcome.out, HasSubstr("of global memory"));
+}
+
+TEST_F(VgpuCommand, SumsUpWhatAProgramLaunched) {
+  const auto table = run("vgpu run --summary " + kProbe + " 2");
+  EXPECT_EQ(table.code, 0) << table.out;
+  EXPECT_THAT(table.out, HasSubstr("sum 128\n"));
+  EXPECT_THAT(table.out, HasSubstr("NVIDIA H200 (virtual): "));
+  EXPECT_THAT(table.out, HasSubstr("copy to the host"));
+  const auto out = run("--json vgpu run --summary " + kProbe + " 2").out;
+  const auto found = json::parse(out.substr(out.find('{')));
+  ASSERT_EQ(found["kernels"].size(), 1u) << out;
+  EXPECT_EQ(found["kernels"][0]["launches"], 2);
+  EXPECT_GT(found["kernels"][0]["modelled_us"], 0);
+}
+
+TEST_F(VgpuCommand, ReachesAProgramThatOpensAnAbsolutePath) {
+  const auto redirect = std::string(TILEWRIGHT_BINARY_DIR "/bin/libtilewright_vgpu_redirect.so");
+  if (!std::ifstream(redirect)) GTEST_SKIP() << "a sanitized build has no auditor";
+  const auto outcome = run("vgpu run " + kProbe + " 2 0 /usr/lib/nowhere/libcuda.so.1");
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_EQ(run("vgpu run " + kProbe + " 2 0 /usr/lib/nowhere/libother.so.1").code, 5);
+}
+
 TEST_F(VgpuCommand, InjectsFaultsIntoAProgram) {
   const std::pair<const char*, const char*> cases[] = {
       {"launch 1 fault", "cuCtxSynchronize: 700\n"},

@@ -1,5 +1,6 @@
 // A program as others write them: opens libcuda by its name, adds one to n numbers, prints their sum.
-// Usage: vgpu_probe [launches [extra threads]]. Exit code 3: a call failed; it says which.
+// Usage: vgpu_probe [launches [extra threads [library]]]. Exit code 3: a call failed; it says which;
+// 5: there is no such library.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -45,7 +46,7 @@ void check(CUresult result, const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  library = dlopen("libcuda.so.1", RTLD_NOW);
+  library = dlopen(argc > 3 ? argv[3] : "libcuda.so.1", RTLD_NOW);
   if (!library) return 5;
   const int launches = argc > 1 ? std::atoi(argv[1]) : 1;
   const unsigned threads = 64 + (argc > 2 ? unsigned(std::atoi(argv[2])) : 0u);

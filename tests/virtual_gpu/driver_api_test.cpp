@@ -179,6 +179,108 @@ TEST_F(DriverCalls, AChildGraphIsWhatItWasWhenItWasAdded) {
   EXPECT_EQ(values(data, 32), std::vector<float>(32, 1));
 }
 
+TEST_F(DriverCalls, CopiesOfPlanesKeepWhatLiesBetween) {
+  // 2 planes of 3 rows of 4 floats, out of 3 x 5 x 8 and into 2 x 4 x 6.
+  std::vector<float> source(3 * 5 * 8), expected(2 * 4 * 6, -1);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = float(i);
+  const CUdeviceptr target = floats(expected.size(), -1);
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = source.data();
+  copy.srcPitch = 8 * 4;
+  copy.srcHeight = 5;
+  copy.srcXInBytes = 2 * 4;
+  copy.srcY = copy.srcZ = 1;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = target;
+  copy.dstPitch = 6 * 4;
+  copy.dstHeight = 4;
+  copy.dstXInBytes = 4;
+  copy.WidthInBytes = 4 * 4;
+  copy.Height = 3;
+  copy.Depth = 2;
+  for (int z = 0; z < 2; ++z)
+    for (int y = 0; y < 3; ++y)
+      for (int x = 0; x < 4; ++x)
+        expected[std::size_t((z * 4 + y) * 6 + x + 1)] =
+            source[std::size_t(((z + 1) * 5 + y + 1) * 8 + x + 2)];
+  ASSERT_EQ(cuMemcpy3D(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(values(target, expected.size()), expected);
+  const CUdeviceptr other = floats(expected.size());
+  ASSERT_EQ(cuMemcpyPeer(other, context, target, context, expected.size() * 4), CUDA_SUCCESS);
+  EXPECT_EQ(values(other, expected.size()), expected);
+  copy.srcHeight = 2;
+  EXPECT_EQ(cuMemcpy3D(&copy), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(DriverCalls, TextsAreLinkedToOne) {
+  const std::string header = ".version 8.0\n.target sm_80\n.address_size 64\n";
+  std::string user = header + R"(
+.extern .func (.param .b32 out) twice (.param .b32 in)
+;
+.visible .entry fill(.param .u64 data)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [data];
+  mov.u32 %r1, %tid.x;
+  {
+  .param .b32 in;
+  .param .b32 out;
+  st.param.b32 [in], %r1;
+  call.uni (out), twice, (in);
+  ld.param.b32 %r2, [out];
+  }
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd2, %rd1, %rd2;
+  st.global.u32 [%rd2], %r2;
+  ret;
+}
+)";
+  std::string provider = header + R"(
+.visible .func (.param .b32 out) twice(.param .b32 in)
+{
+  .reg .b32 %r<3>;
+  ld.param.b32 %r1, [in];
+  add.s32 %r2, %r1, %r1;
+  st.param.b32 [out], %r2;
+  ret;
+}
+)";
+  CUlinkState state = nullptr;
+  ASSERT_EQ(cuLinkCreate(0, nullptr, nullptr, &state), CUDA_SUCCESS);
+  for (std::string* text : {&user, &provider})
+    ASSERT_EQ(cuLinkAddData(state, CU_JIT_INPUT_PTX, text->data(), text->size() + 1, "text", 0,
+                            nullptr, nullptr),
+              CUDA_SUCCESS);
+  EXPECT_EQ(cuLinkAddData(state, CU_JIT_INPUT_CUBIN, user.data(), user.size(), "code", 0, nullptr,
+                          nullptr),
+            CUDA_ERROR_NO_BINARY_FOR_GPU);
+  void* image = nullptr;
+  std::size_t bytes = 0;
+  ASSERT_EQ(cuLinkComplete(state, &image, &bytes), CUDA_SUCCESS);
+  EXPECT_EQ(std::strlen(static_cast<char*>(image)) + 1, bytes);
+  CUmodule linked = nullptr;
+  CUfunction fill = nullptr;
+  ASSERT_EQ(cuModuleLoadData(&linked, image), CUDA_SUCCESS);
+  ASSERT_EQ(cuLinkDestroy(state), CUDA_SUCCESS);
+  ASSERT_EQ(cuModuleGetFunction(&fill, linked, "fill"), CUDA_SUCCESS);
+  CUdeviceptr data = floats(32);
+  void* parameters[] = {&data};
+  ASSERT_EQ(cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr), CUDA_SUCCESS);
+  std::vector<int> out(32);
+  ASSERT_EQ(cuMemcpyDtoH(out.data(), data, 128), CUDA_SUCCESS);
+  EXPECT_EQ(out[31], 62);
+
+  ASSERT_EQ(cuLinkCreate(0, nullptr, nullptr, &state), CUDA_SUCCESS);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(cuLinkAddData(state, CU_JIT_INPUT_PTX, provider.data(), provider.size() + 1, "text",
+                            0, nullptr, nullptr),
+              CUDA_SUCCESS);
+  EXPECT_EQ(cuLinkComplete(state, &image, &bytes), CUDA_ERROR_INVALID_PTX) << "defined twice";
+  ASSERT_EQ(cuLinkDestroy(state), CUDA_SUCCESS);
+}
+
 TEST_F(DriverCalls, ClustersHaveTheLimitsOfTheDevice) {
   CUlaunchAttribute attribute{};
   attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;

@@ -20,7 +20,8 @@ void run_vgpu_check(Session& session, const VgpuCheckFlags& flags);
 
 struct VgpuRunFlags {
   std::vector<std::string> program;  ///< and its arguments
-  std::string check = "off", faults, reports;
+  std::string check = "off", streams, faults, reports;
+  bool summary = false;
   std::uint64_t seed = 0;
   double deadline_s = 0;
   int threads = 1;

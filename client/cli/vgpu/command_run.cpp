@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/vgpu/command.h"
+#include "client/cli/vgpu/run_summary.h"
 #include "jit/locations.h"
 
 namespace tilewright::cli {
@@ -50,6 +51,8 @@ class LibraryFolder {
   fs::path path_;
 };
 
+constexpr const char* kSummary = "summary.jsonl";
+
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 Result<Environment> environment(const Session& session, const VgpuRunFlags& flags,
@@ -82,6 +85,18 @@ Result<Environment> environment(const Session& session, const VgpuRunFlags& flag
     result.emplace_back("TILEWRIGHT_VGPU_DEADLINE", fmt::format("{}", flags.deadline_s));
   if (!flags.faults.empty()) result.emplace_back("TILEWRIGHT_VGPU_FAULTS", flags.faults);
   result.emplace_back("TILEWRIGHT_VGPU_REPORTS", reports.string());
+  // A missing wait shows where streams are late.
+  const std::string usual = flags.check == "full" ? "late" : "eager";
+  result.emplace_back("TILEWRIGHT_VGPU_STREAMS", flags.streams.empty() ? usual : flags.streams);
+  if (flags.summary) result.emplace_back("TILEWRIGHT_VGPU_SUMMARY", (folder / kSummary).string());
+  const fs::path redirect = jit::find_program("libtilewright_vgpu_redirect.so");
+  if (fs::exists(redirect)) {
+    result.emplace_back("TILEWRIGHT_VGPU_LIBRARY", (folder / "libcuda.so.1").string());
+    std::string auditors = fs::canonical(redirect).string();
+    if (const char* given = std::getenv("LD_AUDIT"); given && *given)
+      auditors += std::string(":") + given;
+    result.emplace_back("LD_AUDIT", auditors);
+  }
   return result;
 }
 
@@ -145,6 +160,7 @@ Result<int> run(Session& session, const VgpuRunFlags& flags) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto variables, environment(session, flags, folder.path(), reports));
   TILEWRIGHT_ASSIGN_OR_RETURN(int code, start_and_wait(flags, variables));
   const bool any = print_reports(reports);
+  if (flags.summary) print_run_summary(folder.path() / kSummary, session.options.json, std::cerr);
   return code == 0 && any ? kFailed : code;
 }
 

@@ -5,8 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "jit/virtual_gpu/driver/quoted.h"
+
 namespace tilewright::vgpu {
-namespace {
 
 std::string quoted(const std::string& text) {
   std::string out = "\"";
@@ -20,6 +21,8 @@ std::string quoted(const std::string& text) {
   }
   return out + "\"";
 }
+
+namespace {
 
 std::string json(const Report& report) {
   auto index = [](const std::array<unsigned, 3>& i) {
@@ -75,28 +78,41 @@ std::string Checking::read_arithmetic() {
 bool Checking::read_environment() {
   if (const char* given = std::getenv("TILEWRIGHT_VGPU_SEED"))
     seed = std::strtoull(given, nullptr, 10);
+  if (const char* given = std::getenv("TILEWRIGHT_VGPU_REPORTS"); given && *given) file_ = given;
   const char* level = std::getenv("TILEWRIGHT_VGPU_CHECK");
   if (level == nullptr) return true;
   if (!set(level)) return false;
-  aloud_ = check != Check::kOff;
-  if (const char* given = std::getenv("TILEWRIGHT_VGPU_REPORTS"); given && *given) {
-    file_ = given;
-    aloud_ = false;
-  }
+  aloud_ = check != Check::kOff && file_.empty();
   return true;
+}
+
+void Checking::write(const Report& report) const {
+  if (aloud_) std::fprintf(stderr, "tilewright vgpu: %s\n", report.text.c_str());
+  if (file_.empty()) return;
+  if (std::FILE* stream = std::fopen(file_.c_str(), "a")) {
+    std::fprintf(stream, "%s\n", json(report).c_str());
+    std::fclose(stream);
+  }
 }
 
 void Checking::add(std::vector<Report> reports) {
   for (Report& report : reports) {
-    if (aloud_) std::fprintf(stderr, "tilewright vgpu: %s\n", report.text.c_str());
-    if (!file_.empty()) {
-      if (std::FILE* stream = std::fopen(file_.c_str(), "a")) {
-        std::fprintf(stream, "%s\n", json(report).c_str());
-        std::fclose(stream);
-      }
-    }
+    write(report);
     reports_.push_back(std::move(report));
   }
+}
+
+void Checking::add_fault(const Fault& fault) {
+  if (check != Check::kOff) return;  // the checks have told
+  Report report;
+  report.check = "fault";
+  report.kernel = fault.kernel;
+  report.ptx_line = fault.ptx_line;
+  report.block = fault.block;
+  report.thread = fault.thread;
+  report.address = fault.address;
+  report.text = fault.report;
+  write(report);
 }
 
 void Checking::add_leak(std::uint64_t address, std::uint64_t bytes) {

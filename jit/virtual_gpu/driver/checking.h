@@ -26,12 +26,16 @@ class Checking {
   /// off, memory or full.
   bool set(const std::string& level);
   void add(std::vector<Report> reports);
+  /// A fault of a launch without checks, for the file alone.
+  void add_fault(const Fault& fault);
   /// An allocation that its context ended with.
   void add_leak(std::uint64_t address, std::uint64_t bytes);
   /// What was found since the last call, as a JSON array. The text is valid until the next call.
   const char* take();
 
  private:
+  void write(const Report& report) const;
+
   bool aloud_ = false;
   std::string file_;  ///< gets a JSON object a line; empty: none
   std::vector<Report> reports_;

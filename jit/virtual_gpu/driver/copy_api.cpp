@@ -65,6 +65,50 @@ CUresult copy_2d(const CUDA_MEMCPY2D* given, CUstream stream, bool wait) {
   return copy(operation, stream, wait);
 }
 
+/// Plane by plane, which the stream keeps in order.
+CUresult copy_3d(const CUDA_MEMCPY3D* given, CUstream stream, bool wait) {
+  if (!given) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY3D plane = *given;
+  if (plane.srcHeight == 0) plane.srcHeight = given->Height;
+  if (plane.dstHeight == 0) plane.dstHeight = given->Height;
+  if (given->Depth > 1 && (plane.srcHeight < given->Height || plane.dstHeight < given->Height))
+    return CUDA_ERROR_INVALID_VALUE;
+  plane.Depth = 1;
+  for (std::size_t z = 0; z < given->Depth; ++z) {
+    plane.srcZ = given->srcZ + z;
+    plane.dstZ = given->dstZ + z;
+    CopyOperation operation;
+    if (CUresult wrong = vgpu::read_copy(plane, &operation)) return wrong;
+    if (CUresult wrong = copy(operation, stream, wait)) return wrong;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// There is one device: its contexts share an address space.
+CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& given) {
+  CUDA_MEMCPY3D out{};
+  out.srcXInBytes = given.srcXInBytes;
+  out.srcY = given.srcY;
+  out.srcZ = given.srcZ;
+  out.srcMemoryType = given.srcMemoryType;
+  out.srcHost = given.srcHost;
+  out.srcDevice = given.srcDevice;
+  out.srcPitch = given.srcPitch;
+  out.srcHeight = given.srcHeight;
+  out.dstXInBytes = given.dstXInBytes;
+  out.dstY = given.dstY;
+  out.dstZ = given.dstZ;
+  out.dstMemoryType = given.dstMemoryType;
+  out.dstHost = given.dstHost;
+  out.dstDevice = given.dstDevice;
+  out.dstPitch = given.dstPitch;
+  out.dstHeight = given.dstHeight;
+  out.WidthInBytes = given.WidthInBytes;
+  out.Height = given.Height;
+  out.Depth = given.Depth;
+  return out;
+}
+
 CUresult fill(const FillOperation& operation, CUstream handle) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUstream stream = vgpu::find_stream(context, handle);
@@ -184,6 +228,33 @@ VGPU_API cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* given) { return copy_2d(given,
 
 VGPU_API cuMemcpy2DAsync(const CUDA_MEMCPY2D* given, CUstream stream) {
   return copy_2d(given, stream, false);
+}
+
+VGPU_API cuMemcpy3D(const CUDA_MEMCPY3D* given) { return copy_3d(given, nullptr, true); }
+
+VGPU_API cuMemcpy3DAsync(const CUDA_MEMCPY3D* given, CUstream stream) {
+  return copy_3d(given, stream, false);
+}
+
+VGPU_API cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* given) {
+  if (!given) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D copied = without_contexts(*given);
+  return copy_3d(&copied, nullptr, true);
+}
+
+VGPU_API cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* given, CUstream stream) {
+  if (!given) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D copied = without_contexts(*given);
+  return copy_3d(&copied, stream, false);
+}
+
+VGPU_API cuMemcpyPeer(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes) {
+  return copy(target, source, bytes, nullptr, false);
+}
+
+VGPU_API cuMemcpyPeerAsync(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext,
+                           size_t bytes, CUstream stream) {
+  return copy(target, source, bytes, stream, false);
 }
 
 VGPU_API cuMemsetD8(CUdeviceptr target, unsigned char value, size_t count) {

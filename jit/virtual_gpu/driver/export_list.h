@@ -33,8 +33,9 @@
   apply(cuLaunchCooperativeKernel) apply(cuLaunchHostFunc) apply(cuLaunchKernelEx)                \
   apply(cuLibraryEnumerateKernels) apply(cuLibraryGetGlobal) apply(cuLibraryGetKernel)            \
   apply(cuLibraryGetKernelCount) apply(cuLibraryGetModule) apply(cuLibraryLoadData)               \
-  apply(cuLibraryUnload) apply(cuMemAddressFree) apply(cuMemAddressReserve) apply(cuMemAdvise)    \
-  apply(cuMemAllocAsync) apply(cuMemAllocFromPoolAsync) apply(cuMemAllocHost)                     \
+  apply(cuLibraryUnload) apply(cuLinkAddData) apply(cuLinkAddFile) apply(cuLinkComplete)          \
+  apply(cuLinkCreate) apply(cuLinkDestroy) apply(cuMemAddressFree) apply(cuMemAddressReserve)     \
+  apply(cuMemAdvise) apply(cuMemAllocAsync) apply(cuMemAllocFromPoolAsync) apply(cuMemAllocHost)  \
   apply(cuMemAllocManaged) apply(cuMemAllocPitch) apply(cuMemCreate)                              \
   apply(cuMemExportToShareableHandle) apply(cuMemFreeAsync) apply(cuMemFreeHost)                  \
   apply(cuMemGetAccess) apply(cuMemGetAddressRange) apply(cuMemGetAllocationGranularity)          \
@@ -45,12 +46,13 @@
   apply(cuMemPoolSetAttribute) apply(cuMemPoolTrimTo) apply(cuMemPrefetchAsync)                   \
   apply(cuMemRelease) apply(cuMemRetainAllocationHandle) apply(cuMemSetAccess) apply(cuMemUnmap)  \
   apply(cuMemcpy) apply(cuMemcpy2D) apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned)             \
-  apply(cuMemcpyAsync) apply(cuMemcpyDtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async)        \
-  apply(cuMemsetD2D16) apply(cuMemsetD2D16Async) apply(cuMemsetD2D32) apply(cuMemsetD2D32Async)   \
-  apply(cuMemsetD2D8) apply(cuMemsetD2D8Async) apply(cuMemsetD32)                                 \
-  apply(cuModuleEnumerateFunctions) apply(cuModuleGetFunctionCount) apply(cuModuleGetGlobal)      \
-  apply(cuModuleGetLoadingMode) apply(cuModuleLoad) apply(cuModuleLoadDataEx)                     \
-  apply(cuOccupancyAvailableDynamicSMemPerBlock)                                                  \
+  apply(cuMemcpy3D) apply(cuMemcpy3DAsync) apply(cuMemcpy3DPeer) apply(cuMemcpy3DPeerAsync)       \
+  apply(cuMemcpyAsync) apply(cuMemcpyDtoDAsync) apply(cuMemcpyPeer) apply(cuMemcpyPeerAsync)      \
+  apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16) apply(cuMemsetD2D16Async)       \
+  apply(cuMemsetD2D32) apply(cuMemsetD2D32Async) apply(cuMemsetD2D8) apply(cuMemsetD2D8Async)     \
+  apply(cuMemsetD32) apply(cuModuleEnumerateFunctions) apply(cuModuleGetFunctionCount)            \
+  apply(cuModuleGetGlobal) apply(cuModuleGetLoadingMode) apply(cuModuleLoad)                      \
+  apply(cuModuleLoadDataEx) apply(cuOccupancyAvailableDynamicSMemPerBlock)                        \
   apply(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) apply(cuOccupancyMaxActiveClusters) \
   apply(cuOccupancyMaxPotentialBlockSize) apply(cuOccupancyMaxPotentialBlockSizeWithFlags)        \
   apply(cuOccupancyMaxPotentialClusterSize) apply(cuPointerGetAttribute)                          \
@@ -66,15 +68,16 @@
   apply(cuGraphLaunch) apply(cuGraphUpload) apply(cuLaunchCooperativeKernel)                      \
   apply(cuLaunchHostFunc) apply(cuLaunchKernel) apply(cuLaunchKernelEx) apply(cuMemAllocAsync)    \
   apply(cuMemAllocFromPoolAsync) apply(cuMemFreeAsync) apply(cuMemPrefetchAsync) apply(cuMemcpy)  \
-  apply(cuMemcpy2D) apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpyAsync)        \
+  apply(cuMemcpy2D) apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpy3D)           \
+  apply(cuMemcpy3DAsync) apply(cuMemcpy3DPeer) apply(cuMemcpy3DPeerAsync) apply(cuMemcpyAsync)    \
   apply(cuMemcpyDtoD) apply(cuMemcpyDtoDAsync) apply(cuMemcpyDtoH) apply(cuMemcpyDtoHAsync)       \
-  apply(cuMemcpyHtoD) apply(cuMemcpyHtoDAsync) apply(cuMemsetD16) apply(cuMemsetD16Async)         \
-  apply(cuMemsetD2D16) apply(cuMemsetD2D16Async) apply(cuMemsetD2D32) apply(cuMemsetD2D32Async)   \
-  apply(cuMemsetD2D8) apply(cuMemsetD2D8Async) apply(cuMemsetD32) apply(cuMemsetD32Async)         \
-  apply(cuMemsetD8) apply(cuMemsetD8Async) apply(cuStreamAddCallback)                             \
-  apply(cuStreamAttachMemAsync) apply(cuStreamBeginCapture) apply(cuStreamEndCapture)             \
-  apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx) apply(cuStreamGetDevice)                    \
-  apply(cuStreamGetFlags) apply(cuStreamGetId) apply(cuStreamGetPriority)                         \
-  apply(cuStreamIsCapturing) apply(cuStreamQuery) apply(cuStreamSynchronize)                      \
-  apply(cuStreamWaitEvent)
+  apply(cuMemcpyHtoD) apply(cuMemcpyHtoDAsync) apply(cuMemcpyPeer) apply(cuMemcpyPeerAsync)       \
+  apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16) apply(cuMemsetD2D16Async)       \
+  apply(cuMemsetD2D32) apply(cuMemsetD2D32Async) apply(cuMemsetD2D8) apply(cuMemsetD2D8Async)     \
+  apply(cuMemsetD32) apply(cuMemsetD32Async) apply(cuMemsetD8) apply(cuMemsetD8Async)             \
+  apply(cuStreamAddCallback) apply(cuStreamAttachMemAsync) apply(cuStreamBeginCapture)            \
+  apply(cuStreamEndCapture) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)                   \
+  apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)                           \
+  apply(cuStreamGetPriority) apply(cuStreamIsCapturing) apply(cuStreamQuery)                      \
+  apply(cuStreamSynchronize) apply(cuStreamWaitEvent)
 // clang-format on

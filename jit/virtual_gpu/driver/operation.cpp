@@ -155,6 +155,7 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   if (damage) damage->apply(context, decision.random);
   gpu.checking.add(outcome.reports);
   if (outcome.fault) {
+    gpu.checking.add_fault(*outcome.fault);
     context.error = error_of(outcome.fault->kind);
     gpu.explain(outcome.fault->report);
     return launch_us;
@@ -192,7 +193,10 @@ double run_fill(Gpu& gpu, CUctx_st& context, const FillOperation& fill) {
     void* target = context.memory->at(fill.target + row * fill.pitch, bytes);
     if (gpu.footprint)
       gpu.footprint->add(Footprint::Kind::kWrite, fill.target + row * fill.pitch, bytes);
-    if (fill.width == 1) {
+    // Not over memory that has a second address.
+    if (fill.width == 1 && !context.allocations.count(find_range(gpu, fill.target).begin)) {
+      std::memset(target, int(fill.value & 0xff), bytes);
+    } else if (fill.width == 1) {
       jit::fill_lazily(static_cast<std::byte*>(target), bytes, std::uint8_t(fill.value));
     } else if (fill.width == 2) {
       std::fill_n(static_cast<std::uint16_t*>(target), fill.count, std::uint16_t(fill.value));
@@ -322,10 +326,14 @@ double execute_one(Gpu& gpu, CUctx_st& context, const Task& task, const Operatio
   double time_us = 0;
   if (auto* kernel = std::get_if<KernelOperation>(&operation)) {
     time_us = run_kernel(gpu, context, *kernel, launch_us);
+    if (context.error == CUDA_SUCCESS) gpu.totals.add(kernel->kernel->name, gpu.last_launch);
   } else if (auto* fill = std::get_if<FillOperation>(&operation)) {
     time_us = run_fill(gpu, context, *fill);
+    gpu.totals.add_copy("fill", double(fill->count) * fill->width * double(fill->rows), time_us);
   } else if (auto* copy = std::get_if<CopyOperation>(&operation)) {
     time_us = run_copy(gpu, context, *copy);
+    gpu.totals.add_copy(name_of(operation).c_str(), double(copy->bytes) * double(copy->rows),
+                        time_us);
   } else if (auto* freed = std::get_if<FreeOperation>(&operation)) {
     const Range range = find_range(gpu, freed->address);
     if (gpu.footprint) gpu.footprint->add(Footprint::Kind::kWrite, range.begin, range.bytes);

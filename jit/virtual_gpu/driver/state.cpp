@@ -17,6 +17,10 @@ Gpu& Gpu::instance() {
   return gpu;
 }
 
+Gpu::~Gpu() {
+  if (description) totals.write(description->info.name + " (virtual)");
+}
+
 ContextStack& context_stack() {
   static thread_local ContextStack stack;
   return stack;
@@ -68,6 +72,7 @@ CUresult Gpu::initialise() {
     std::fprintf(stderr, "tilewright vgpu: %s\n", report);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  totals.read_environment();
   auto wanted = Faults::from_environment();
   if (!wanted) {
     explain("TILEWRIGHT_VGPU_FAULTS: " + wanted.error().message);

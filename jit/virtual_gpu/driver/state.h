@@ -27,6 +27,7 @@
 #include "jit/virtual_gpu/driver/checking.h"
 #include "jit/virtual_gpu/driver/faults.h"
 #include "jit/virtual_gpu/driver/known_launches.h"
+#include "jit/virtual_gpu/driver/launch_totals.h"
 #include "jit/virtual_gpu/driver/stream_clock.h"
 #include "jit/virtual_gpu/driver/stream_history.h"
 #include "jit/virtual_gpu/driver/telemetry.h"
@@ -295,12 +296,14 @@ struct Gpu {
   jit::VirtualLaunch last_launch;
   std::vector<std::uint64_t> last_executed;  ///< empty: all of them
   bool launched = false;
+  LaunchTotals totals;
 
   /// Says why a call failed, to whoever asks for the report. Texts stay valid for good.
   void explain(std::string text);
   const char* report = "";
 
   static Gpu& instance();
+  ~Gpu();
 
   /// Reads the description if none was given, and the settings of the environment.
   CUresult initialise();
