@@ -9,6 +9,19 @@
 
 namespace tilewright::cli {
 
+namespace {
+
+void add_arithmetic(CLI::App& command, ArithmeticFlags& flags) {
+  command
+      .add_option("--accumulation", flags.accumulation,
+                  "How tensor cores add: f32, f64 or truncated")
+      ->check(CLI::IsMember({"f32", "f64", "truncated"}));
+  command.add_option("--approximate", flags.approximate,
+                     "Seed: approximate functions err as far as they may; 0: they do not");
+}
+
+}  // namespace
+
 void add_vgpu(CLI::App& app, Session& session) {
   auto* vgpu = app.add_subcommand("vgpu", "Check kernels and run programs on the virtual GPU");
   vgpu->require_subcommand(1);
@@ -30,6 +43,7 @@ void add_vgpu(CLI::App& app, Session& session) {
       ->check(CLI::NonNegativeNumber);
   check->add_option("--threads", check_flags->threads, "Host threads, without checks")
       ->check(at_least(1));
+  add_arithmetic(*check, check_flags->arithmetic);
   check->callback([&session, check_flags] { run_vgpu_check(session, *check_flags); });
 
   auto run_flags = std::make_shared<VgpuRunFlags>();
@@ -41,6 +55,7 @@ void add_vgpu(CLI::App& app, Session& session) {
       ->check(CLI::NonNegativeNumber);
   run->add_option("--threads", run_flags->threads, "Host threads, without checks")
       ->check(at_least(1));
+  add_arithmetic(*run, run_flags->arithmetic);
   run->add_option("--streams", run_flags->streams,
                   "When streams execute: eager, late or late:SEED; late with --check full");
   run->add_flag("--summary", run_flags->summary, "Print what was launched, and its modelled time");

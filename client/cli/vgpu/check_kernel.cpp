@@ -211,6 +211,7 @@ Result<CheckResult> PreparedSpec::run(const std::string& ptx, const jit::DeviceD
   launch.check = options.check;
   launch.schedule_seed = options.seed;
   launch.accumulation = options.accumulation;
+  launch.approximation_seed = options.approximation_seed;
   launch.parameters.resize(std::size_t(kernel->parameter_bytes));
   if (kernel->parameters.size() != spec_.arguments.size())
     return fail(

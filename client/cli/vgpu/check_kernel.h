@@ -18,6 +18,7 @@ struct CheckOptions {
   double deadline_s = 60;  ///< 0: none
   int threads = 1;
   vgpu::Accumulation accumulation = vgpu::Accumulation::kF32;
+  std::uint64_t approximation_seed = 0;  ///< 0: approximate functions are nearly exact
 };
 
 struct CheckResult {

@@ -9,12 +9,19 @@
 
 namespace tilewright::cli {
 
+/// How far results may differ from those of the host's arithmetic.
+struct ArithmeticFlags {
+  std::string accumulation = "f32";  ///< of tensor cores: f32, f64, truncated
+  std::uint64_t approximate = 0;     ///< seed of the errors of approximate functions; 0: none
+};
+
 struct VgpuCheckFlags {
   std::string kernel, launch, check = "full", architecture;
   std::uint64_t seed = 0, seeds = 1;
   double deadline_s = 60;
   int threads = 1;
   std::vector<std::string> sizes;  ///< "M=16"
+  ArithmeticFlags arithmetic;
 };
 void run_vgpu_check(Session& session, const VgpuCheckFlags& flags);
 
@@ -25,6 +32,7 @@ struct VgpuRunFlags {
   std::uint64_t seed = 0;
   double deadline_s = 0;
   int threads = 1;
+  ArithmeticFlags arithmetic;
 };
 void run_vgpu_run(Session& session, const VgpuRunFlags& flags);
 

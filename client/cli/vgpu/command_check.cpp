@@ -66,6 +66,11 @@ Result<bool> check(Session& session, const VgpuCheckFlags& flags) {
                                             : vgpu::Check::kFull;
   options.deadline_s = flags.deadline_s;
   options.threads = flags.threads;
+  const std::string& accumulation = flags.arithmetic.accumulation;
+  options.accumulation = accumulation == "f64"         ? vgpu::Accumulation::kF64
+                         : accumulation == "truncated" ? vgpu::Accumulation::kTruncated
+                                                       : vgpu::Accumulation::kF32;
+  options.approximation_seed = flags.arithmetic.approximate;
   // The first seed under which something is wrong is the one to look at.
   for (std::uint64_t i = 0;; ++i) {
     options.seed = flags.seed + i;

@@ -81,6 +81,11 @@ Result<Environment> environment(const Session& session, const VgpuRunFlags& flag
   result.emplace_back("TILEWRIGHT_VGPU_CHECK", flags.check);
   result.emplace_back("TILEWRIGHT_VGPU_SEED", std::to_string(flags.seed));
   result.emplace_back("TILEWRIGHT_VGPU_THREADS", std::to_string(flags.threads));
+  result.emplace_back("TILEWRIGHT_VGPU_ACCUMULATION", flags.arithmetic.accumulation);
+  result.emplace_back("TILEWRIGHT_VGPU_APPROXIMATE",
+                      flags.arithmetic.approximate == 0
+                          ? std::string("nearest")
+                          : fmt::format("adversarial:{}", flags.arithmetic.approximate));
   if (flags.deadline_s > 0)
     result.emplace_back("TILEWRIGHT_VGPU_DEADLINE", fmt::format("{}", flags.deadline_s));
   if (!flags.faults.empty()) result.emplace_back("TILEWRIGHT_VGPU_FAULTS", flags.faults);
