@@ -15,6 +15,7 @@ struct CheckCase {
   const char*
       body;  ///< lines between `// BAD` and `// GOOD` are the defect's, then up to `// END` the twin's
   std::array<unsigned, 3> cluster{};
+  const char* attributes = "";
 };
 
 /// p0: a buffer of 4096 words that are 0 to 4095; p1: one of 4096 words that nobody has written.

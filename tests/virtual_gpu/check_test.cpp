@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/virtual_gpu/check_cases.h"
+#include "tests/virtual_gpu/check_cases_async.h"
 #include "tests/virtual_gpu/nvrtc.h"
 #include "tests/virtual_gpu/run_ptx.h"
 #include "tests/virtual_gpu/sample_kernels.h"
@@ -52,7 +53,7 @@ struct Ran {
 };
 Ran run_case(const CheckCase& test, bool defect, Check check, std::uint64_t seed) {
   Ran result;
-  result.ptx = entry(variant(test.body, defect), 2, test.declarations);
+  result.ptx = entry(variant(test.body, defect), 2, test.declarations, test.attributes);
   Machine machine(result.ptx);
   EXPECT_TRUE(machine.ok()) << machine.error().message;
   if (!machine.ok()) return result;
@@ -99,6 +100,8 @@ TEST_P(Checks, FindNothingInTheTwin) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Checks, testing::ValuesIn(check_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Asynchronous, Checks, testing::ValuesIn(async_check_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CheckReports, NameSourceLinesBlocksThreadsAndAllocations) {

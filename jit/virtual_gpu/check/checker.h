@@ -92,8 +92,14 @@ class Checker {
   /// wait for all but the newest `left` groups.
   virtual void tensor_read(const Step*, Warp&, const std::vector<std::uint32_t>& /*lines*/,
                            std::uint32_t /*bytes*/) {}
+  virtual void tensor_fence(Warp&) {}
   virtual void tensor_commit(Warp&) {}
   virtual void tensor_wait(Warp&, std::size_t /*left*/) {}
+
+  /// What a watched step touches, before it does (Check::kFull).
+  virtual void registers(const Step*, Warp&, const RegisterWatch&) {}
+  /// setmaxnreg by a whole warp; `more`: .inc.
+  virtual void set_max_registers(const Step*, Warp&, int /*count*/, bool /*more*/) {}
 
   /// bar and barrier: arrival of lanes (`waits`: sync and red, not arrive), opening, going on.
   virtual void barrier_arrive(const Step*, Warp&, std::uint32_t /*mask*/, int /*barrier*/,

@@ -34,6 +34,7 @@ void RaceChecker::async_issue(const AsyncOperation& operation) {
     if (operation.completion == Completion::kMbarrier) return mbarrier_of(operation.mbarrier).slot;
     return static_cast<std::uint16_t>(cluster.warps * kind + state.slot);
   };
+  check_visible(operation);
   std::vector<std::uint32_t>& ids = cluster.in_flight[operation.id];
   ids.clear();
   auto side = [&](bool read) {
@@ -145,8 +146,16 @@ void RaceChecker::tensor_read(const Step* step, Warp& warp, const std::vector<st
   if (!now.found) check_written(step, warp, access);
 }
 
+void RaceChecker::tensor_fence(Warp& warp) {
+  WarpRegisters& registers = state_of(warp).registers;
+  ++registers.fences;
+  registers.fenced = true;
+}
+
 void RaceChecker::tensor_commit(Warp& warp) {
   WarpState& state = state_of(warp);
+  ++state.registers.committed;
+  state.registers.fenced = false;
   state.tensor_groups.push_back(std::move(state.tensor_open));
   state.tensor_open.clear();
 }
@@ -154,6 +163,10 @@ void RaceChecker::tensor_commit(Warp& warp) {
 void RaceChecker::tensor_wait(Warp& warp, std::size_t left) {
   WarpState& state = state_of(warp);
   Clock& known = state.knowledge.clock;
+  WarpRegisters& registers = state.registers;
+  if (registers.committed > left)
+    registers.complete =
+        std::max(registers.complete, registers.committed - static_cast<std::uint32_t>(left));
   const std::size_t committed = state.tensor_reads + state.tensor_groups.size();
   if (committed <= left) return;
   const auto complete = static_cast<std::uint32_t>(committed - left);
@@ -169,100 +182,6 @@ void RaceChecker::tensor_wait(Warp& warp, std::size_t left) {
     const auto slot = static_cast<std::size_t>(cluster_of(warp).warps * 4 + reader.slot);
     if (known.size() <= slot) known.resize(slot + 1, 0);
     known[slot] = std::max(known[slot], std::min(complete, reader.tensor_reads));
-  }
-}
-
-// mbarriers ----------------------------------------------------------------------------------------
-
-MbarrierState& RaceChecker::mbarrier_of(const SharedPlace& place) {
-  BlockRaces& races = races_of(*place.block);
-  MbarrierState& state = races.mbarriers[place.address];
-  if (state.slot == 0) state.slot = races.cluster->next_slot++;
-  return state;
-}
-
-void RaceChecker::mbarrier(const Step* step, Warp& warp, const MbarrierUse& use) {
-  MemoryChecker::mbarrier(step, warp, use);
-  BlockRaces& races = races_of(*use.place.block);
-  WarpState& state = state_of(warp);
-  int lane = std::countr_zero(use.mask);
-  Mbarrier before;
-  bool valid = unpack(use.before, &before);
-  if (use.event == MbarrierEvent::kInit) {
-    Spot spot{Space::kShared, use.place.address, 8, use.place.block->index};
-    if (valid && races.mbarriers.count(use.place.address) != 0)
-      misuse(step, warp, lane, "mbarrier-misuse",
-             fmt::format("mbarrier {:#x} is initialised again without mbarrier.inval",
-                         use.place.address),
-             spot);
-    std::uint16_t slot = mbarrier_of(use.place).slot;
-    std::uint32_t landed = mbarrier_of(use.place).landed;
-    MbarrierState fresh;
-    fresh.slot = slot;
-    fresh.landed = landed;
-    races.mbarriers[use.place.address] = std::move(fresh);
-  }
-  MbarrierState& barrier = mbarrier_of(use.place);
-  if (step != nullptr) {
-    // Its word is memory: initialising it must be ordered before its use, and use is atomic.
-    Record next;
-    next.cluster = races.cluster->ordinal;
-    next.slot = next.warp = state.slot;
-    next.clock = state.knowledge.clock[state.slot];
-    next.step = reporter_.index_of(step);
-    next.initialises = use.event == MbarrierEvent::kInit || use.event == MbarrierEvent::kInvalidate;
-    next.kind = next.initialises ? AccessKind::kWrite : AccessKind::kAtomic;
-    next.strong = !next.initialises;
-    next.scope = Scope::kCluster;
-    next.mask = use.mask;
-    next.sync = state.sync;
-    next.base = use.place.address - kSharedBase;
-    next.bytes = 8;
-    Now now;
-    now.step = step;
-    now.warp = &warp;
-    now.state = &state;
-    now.cluster = races.cluster;
-    now.id = add_record(next);
-    Piece piece{Space::kShared, &races, next.base, 8, lane};
-    touch(now, piece);
-    note_remote(now, piece);
-  }
-  switch (use.event) {
-    case MbarrierEvent::kArrive:
-    case MbarrierEvent::kArriveExpectTx:
-      if (step == nullptr) {
-        // After cp.async: the copies that the thread had issued are complete.
-        auto slot = static_cast<std::size_t>(races.cluster->warps + state.slot);
-        Clock& clock = barrier.arrived.clock;
-        if (clock.size() <= slot) clock.resize(slot + 1, 0);
-        clock[slot] = std::max(clock[slot], state.copies);
-      } else if (use.order != Order::kRelaxed) {
-        barrier.arrived.join(state.knowledge);
-        tick(state);
-      }
-      break;
-    case MbarrierEvent::kCompleteTx: {
-      Clock& clock = barrier.arrived.clock;
-      if (clock.size() <= barrier.slot) clock.resize(barrier.slot + 1u, 0);
-      clock[barrier.slot] = barrier.landed;
-      break;
-    }
-    case MbarrierEvent::kWaited:
-      if (valid && use.order != Order::kRelaxed)
-        state.knowledge.join(barrier.done[before.phase ^ 1]);
-      break;
-    case MbarrierEvent::kInvalidate:
-      barrier.arrived.clear();
-      barrier.done[0].clear();
-      barrier.done[1].clear();
-      break;
-    default:
-      break;
-  }
-  if (use.completed && valid) {
-    std::swap(barrier.done[before.phase], barrier.arrived);
-    barrier.arrived.clear();
   }
 }
 

@@ -6,13 +6,9 @@
 #include <bit>
 #include <cstdlib>
 
-#include "jit/virtual_gpu/check/store_view.h"
-
 namespace tilewright::vgpu {
 namespace {
 
-/// The high half of a cell: a set of records, not one.
-constexpr std::uint32_t kSet = 0x80000000u;
 /// Ids are not used up to their end, nor is more than this kept of a launch (half a GiB).
 constexpr std::uint32_t kLastId = 1u << 30;
 constexpr std::size_t kMostRecords = std::size_t{1} << 23;
@@ -29,6 +25,7 @@ std::uint64_t cell_of(std::uint32_t write, std::uint32_t read) {
 void Knowledge::join(const Knowledge& other) {
   vgpu::join(clock, other.clock);
   if (!other.proxied.empty()) vgpu::join(proxied, other.proxied);
+  if (!other.inited.empty()) vgpu::join(inited, other.inited);
   if (!other.foreign.empty()) vgpu::join(foreign, other.foreign);
   for (int i = 0; i < 2; ++i)
     if (!other.fenced[i].empty()) vgpu::join(fenced[i], other.fenced[i]);
@@ -39,6 +36,7 @@ void Knowledge::join(const Knowledge& other) {
 void Knowledge::clear() {
   clock.clear();
   proxied.clear();
+  inited.clear();
   foreign.clear();
   for (Clock& clock_of_fence : fenced) clock_of_fence.clear();
   pending.clear();
@@ -125,11 +123,15 @@ void RaceChecker::cluster_begin(Cluster& cluster) {
       warp.copies = warp.bulk_writes = warp.bulk_reads = warp.tensor_reads = 0;
       warp.tensor_groups.clear();
       warp.tensor_open.clear();
+      warp.accesses = 0;
+      warp.registers.clear();
+      warp.budget = {};
     }
     for (auto& barrier : races.barriers) {
       barrier.arriving.clear();
       barrier.opened.clear();
       barrier.lanes = barrier.opened_lanes = {};
+      barrier.begun = false;
     }
     races.mbarriers.clear();
     races.exited.clear();
@@ -139,123 +141,15 @@ void RaceChecker::cluster_begin(Cluster& cluster) {
   }
 }
 
-// Records ------------------------------------------------------------------------------------------
-
-std::uint32_t RaceChecker::add_record(const Record& record) {
-  records_.push_back(record);
-  return first_record_ + static_cast<std::uint32_t>(records_.size()) - 1;
-}
-
-const std::uint32_t* RaceChecker::set_of(std::uint32_t id, std::uint32_t* count) const {
-  const std::uint32_t* words = sets_.data() + ((id & ~kSet) - first_set_);
-  *count = words[0];
-  return words + 1;
-}
-
-std::uint32_t RaceChecker::add_set(const std::vector<std::uint32_t>& ids) {
-  auto id = first_set_ + static_cast<std::uint32_t>(sets_.size());
-  sets_.push_back(static_cast<std::uint32_t>(ids.size()));
-  sets_.insert(sets_.end(), ids.begin(), ids.end());
-  return id | kSet;
-}
-
-/// What happened so far is taken to be ordered before all that comes: less is found, nothing wrong.
-void RaceChecker::forget() {
-  if (!active_.empty()) return;  // clusters under way have copies in flight
-  first_record_ += static_cast<std::uint32_t>(records_.size());
-  first_set_ += static_cast<std::uint32_t>(sets_.size());
-  records_.clear();
-  sets_.clear();
-  offsets_.clear();
-}
-
-void RaceChecker::describe_lanes(Record* record, const Access& access,
-                                 const std::vector<Piece>& pieces, Warp& warp) {
-  record->mask = access.mask;
-  record->bytes = access.bytes;
-  std::uint64_t at[kLanes];
-  if (access.hosts == nullptr) {
-    std::uint64_t base = access.space == Space::kShared ? kSharedBase : 0;
-    for (int i = 0; i < kLanes; ++i) at[i] = access.addresses[i] - base;
-  } else {
-    std::uint64_t any = pieces.empty() ? 0 : pieces[0].at;
-    for (int i = 0; i < kLanes; ++i) {
-      at[i] = any;
-      Piece piece;
-      if ((access.mask >> i & 1) != 0 && find(warp, access.hosts[i], access.bytes, i, &piece))
-        at[i] = piece.at;
-    }
-  }
-  int first = std::countr_zero(access.mask);
-  std::uint32_t rest = access.mask & (access.mask - 1);
-  std::int64_t stride = 0;
-  if (rest != 0) {
-    int second = std::countr_zero(rest);
-    stride = static_cast<std::int64_t>(at[second] - at[first]) / (second - first);
-  }
-  record->base = at[first] - static_cast<std::uint64_t>(stride * first);
-  bool affine = stride > INT32_MIN && stride <= INT32_MAX;
-  std::uint64_t wrong = 0;
-  if (access.mask == kAllLanes) {
-    for (int i = 0; i < kLanes; ++i)
-      wrong |= at[i] ^ (record->base + static_cast<std::uint64_t>(stride * i));
-  } else {
-    for (std::uint32_t m = rest; m != 0; m &= m - 1) {
-      int i = std::countr_zero(m);
-      wrong |= at[i] ^ (record->base + static_cast<std::uint64_t>(stride * i));
-    }
-  }
-  if (affine && wrong == 0) {
-    record->stride = static_cast<std::int32_t>(stride);
-    return;
-  }
-  record->stride = kScattered;
-  record->base = at[first];
-  record->offsets = static_cast<std::uint32_t>(offsets_.size());
-  for (int i = 0; i < kLanes; ++i)
-    offsets_.push_back(static_cast<std::uint32_t>(at[i] - record->base));
-}
-
-std::uint64_t RaceChecker::begin_of(const Record& record, int lane) const {
-  if (record.stride != kScattered)
-    return record.base + static_cast<std::uint64_t>(std::int64_t{record.stride} * lane);
-  auto offset = static_cast<std::int32_t>(offsets_[record.offsets + static_cast<unsigned>(lane)]);
-  return record.base + static_cast<std::uint64_t>(std::int64_t{offset});
-}
-
-std::uint32_t RaceChecker::lanes_at(const Record& record, std::uint64_t at,
-                                    std::uint64_t bytes) const {
-  if (record.asynchronous) return 1u << record.lane;
-  std::uint32_t found = 0;
-  for (std::uint32_t m = record.mask; m != 0; m &= m - 1) {
-    int i = std::countr_zero(m);
-    std::uint64_t begin = begin_of(record, i);
-    if (begin < at + bytes && at < begin + record.bytes) found |= 1u << i;
-  }
-  return found;
-}
-
-bool RaceChecker::stores_what_is_there(const Now& now, const Piece& piece, std::uint64_t at,
-                                       unsigned bytes) const {
-  auto stored = StoreView::of(now.step, *now.warp);
-  if (!stored) return false;
-  const std::byte* there = piece.owner->block->shared + at;
-  const Record& mine = records_[now.id - first_record_];
-  for (std::uint32_t m = lanes_at(mine, at, bytes); m != 0; m &= m - 1) {
-    int lane = std::countr_zero(m);
-    std::uint64_t begin = begin_of(mine, lane), end = std::min(at + bytes, begin + mine.bytes);
-    for (std::uint64_t i = std::max(at, begin); i < end; ++i)
-      if (stored->byte(lane, i - begin) != there[i - at]) return false;
-  }
-  return true;
-}
-
 // Accesses -----------------------------------------------------------------------------------------
 
 bool RaceChecker::happened_before(const Now& now, const Record& other) const {
   if (other.clock == kInFlight) return false;
   const Knowledge& knowledge = now.state->knowledge;
   const Clock* clock = &knowledge.clock;
+  if (other.initialises && other.cluster == now.cluster->ordinal &&
+      other.slot < knowledge.inited.size() && other.clock <= knowledge.inited[other.slot])
+    return true;
   if (other.cluster != now.cluster->ordinal) {
     if (other.cluster >= knowledge.foreign.size()) return false;
     clock = knowledge.foreign[other.cluster].get();
@@ -306,9 +200,9 @@ bool RaceChecker::conflicts(Now& now, std::uint32_t id, const Piece& piece, std:
                  other.bytes == mine.bytes && mine.stride != kScattered &&
                  static_cast<std::uint32_t>(std::abs(mine.stride)) >= mine.bytes;
     if (own && !alike && other.sync >= now.state->whole_sync) *same_for_all = false;
-    // Ordered, but is it visible to the other proxy?
-    if (mine.proxy && mine.kind == AccessKind::kRead && !other.asynchronous &&
-        other.kind != AccessKind::kRead && piece.space == Space::kShared) {
+    // Ordered, but also for the other proxy? That writes come after reads, barriers see to.
+    if (mine.proxy && !other.asynchronous && other.kind != AccessKind::kRead &&
+        !other.initialises && piece.space == Space::kShared) {
       const Clock& proxied = now.state->knowledge.proxied;
       if (other.slot >= proxied.size() || other.clock > proxied[other.slot])
         report(now, "missing-proxy-fence", id, piece, at, bytes);
@@ -354,10 +248,22 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
     return state;
   }
   if (read == now.id) return state;
-  if (write != 0) conflicts(now, write, piece, at, bytes, same_for_all);
-  if ((read & kSet) != 0) {
-    std::uint32_t count = 0;
-    set_of(read, &count);
+  const bool reads = mine.kind == AccessKind::kRead;
+  // What most accesses are: ordered after another warp of the cluster, by the same proxy.
+  const Clock& clock = now.state->knowledge.clock;
+  auto plainly_before = [&](const Record& other) {
+    return !mine.proxy && other.cluster == mine.cluster && other.slot != now.state->slot &&
+           other.slot < clock.size() && other.clock <= clock[other.slot];
+  };
+  if (write != 0 && !plainly_before(record(write)))
+    conflicts(now, write, piece, at, bytes, same_for_all);
+  std::uint32_t readers = 0;
+  const std::uint32_t* first_reader = (read & kSet) != 0 ? set_of(read, &readers) : nullptr;
+  bool strong_readers = false;
+  for (std::uint32_t i = 0; i < readers; ++i) strong_readers |= record(first_reader[i]).strong;
+  // Weak records among the readers are reads: two reads are no conflict.
+  if ((read & kSet) != 0 && (!reads || strong_readers)) {
+    const std::uint32_t count = readers;
     // A strong read that happened before has observed the strong writes before it: observation order.
     std::uint32_t observed = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -372,7 +278,7 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
       if (id < observed && record(id).strong) continue;
       if (conflicts(now, id, piece, at, bytes, same_for_all)) break;
     }
-  } else if (read != 0) {
+  } else if (read != 0 && (read & kSet) == 0 && !plainly_before(record(read))) {
     conflicts(now, read, piece, at, bytes, same_for_all);
   }
   if (overwrites) return cell_of(now.id, 0);
@@ -381,7 +287,7 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
   auto superfluous = [&](const Record& other) {
     if (other.cluster == mine.cluster && other.slot == mine.slot)
       return mine.kind != AccessKind::kRead || other.kind == AccessKind::kRead;
-    return !mine.asynchronous && happened_before(now, other);
+    return !mine.asynchronous && (plainly_before(other) || happened_before(now, other));
   };
   scratch_.clear();
   std::size_t foreign = 0;
@@ -444,6 +350,7 @@ bool RaceChecker::precheck(const Step* step, Warp& warp, const Access& access,
                            const std::vector<Piece>& pieces) {
   if (pieces.empty() || pieces[0].space == Space::kLocal) return false;
   WarpState& state = state_of(warp);
+  ++state.accesses;
   Record next;
   next.cluster = cluster_of(warp).ordinal;
   next.slot = next.warp = state.slot;

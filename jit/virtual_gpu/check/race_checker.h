@@ -33,8 +33,11 @@ class RaceChecker final : public MemoryChecker {
                     bool read_only) override;
   void tensor_read(const Step* step, Warp& warp, const std::vector<std::uint32_t>& lines,
                    std::uint32_t bytes) override;
+  void tensor_fence(Warp& warp) override;
   void tensor_commit(Warp& warp) override;
   void tensor_wait(Warp& warp, std::size_t left) override;
+  void registers(const Step* step, Warp& warp, const RegisterWatch& watch) override;
+  void set_max_registers(const Step* step, Warp& warp, int count, bool more) override;
   void barrier_arrive(const Step* step, Warp& warp, std::uint32_t mask, int barrier,
                       bool waits) override;
   void barrier_open(Block& block, int barrier) override;
@@ -106,8 +109,13 @@ class RaceChecker final : public MemoryChecker {
   void acquire(Warp& warp, const ReleasePointer& release, Scope scope);
   ReleasePointer make_release(Warp& warp, const Clock& clock, Scope scope);
   MbarrierState& mbarrier_of(const SharedPlace& place);
+  /// Misuse of an mbarrier that a record cannot show: waits that synchronise with nothing new.
+  void check_wait(const Step* step, Warp& warp, const MbarrierUse& use);
+  /// A copy that is to complete on an mbarrier: the async proxy must see it initialised.
+  void check_visible(const AsyncOperation& operation);
+  void check_register_budget(Block& block);
   void misuse(const Step* step, Warp& warp, int lane, std::string_view check, std::string what,
-              const Spot& spot = {});
+              const Spot& spot = {}, int other_step = -1, std::string other = {});
 
   std::shared_ptr<RaceStorage> storage_;
   std::vector<Record>& records_;                ///< from first_record_ on

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "jit/virtual_gpu/check/race_checker.h"
+#include "jit/virtual_gpu/execute/common/per_lane.h"
 #include "jit/virtual_gpu/execute/mbarrier.h"
 
 namespace tilewright::vgpu {
@@ -71,6 +72,25 @@ void RaceChecker::barrier_arrive(const Step* step, Warp& warp, std::uint32_t mas
   WarpState& state = state_of(warp);
   auto index = static_cast<std::size_t>(barrier);
   auto& arriving = races_of(*warp.block).barriers[index];
+  int lane = std::countr_zero(mask);
+  std::uint32_t all = static_cast<std::uint32_t>(warp.block->warps.size()) * kLanes;
+  std::uint32_t threads = lanes<std::uint32_t>(warp.registers, step->b)[lane];
+  if (threads == 0) threads = all;
+  if (!arriving.begun) {
+    arriving.begun = true;
+    arriving.threads = threads;
+    arriving.first_step = reporter_.index_of(step);
+  } else if (arriving.threads != threads) {
+    misuse(step, warp, lane, "barrier-misuse",
+           fmt::format("barrier {} is to be of {} threads, it is under way for {}", barrier,
+                       threads, arriving.threads),
+           {}, arriving.first_step, "the first to arrive");
+  }
+  if (std::uint32_t again = arriving.lanes[static_cast<std::size_t>(warp.index)] & mask; again != 0)
+    misuse(step, warp, std::countr_zero(again), "barrier-misuse",
+           fmt::format("lanes {:#010x} arrive at barrier {} again, before it has opened", again,
+                       barrier),
+           {}, arriving.first_step, "the first to arrive");
   arriving.lanes[static_cast<std::size_t>(warp.index)] |= mask;
   arriving.whole = warp.block->barriers[index].wanted == 0;
   arriving.arriving.join(state.knowledge);
@@ -86,6 +106,7 @@ void RaceChecker::barrier_open(Block& block, int barrier) {
   state.arriving.clear();
   state.opened_lanes = state.lanes;
   state.lanes = {};
+  state.begun = false;
 }
 
 void RaceChecker::barrier_pass(const Step*, Warp& warp, std::uint32_t mask, int barrier) {
@@ -99,11 +120,16 @@ void RaceChecker::cluster_arrive(const Step*, Warp& warp, std::uint32_t, Order o
   // Loads are over when their thread goes on, whatever the barrier orders.
   join(cluster_of(warp).reached_arriving, state.knowledge.clock);
   join(cluster_of(warp).reached_arriving, state.reached);
+  Knowledge& arriving = cluster_of(warp).arriving;
   if (order == Order::kRelaxed) {
+    // What fences before it have released, and mbarriers by fence.mbarrier_init.
+    join(arriving.inited, state.knowledge.inited);
+    join(arriving.clock, state.knowledge.fenced[kNarrow]);
+    join(arriving.clock, state.knowledge.fenced[kWide]);
     tick(state);
     return;
   }
-  cluster_of(warp).arriving.join(state.knowledge);
+  arriving.join(state.knowledge);
   tick(state);
 }
 
@@ -134,7 +160,10 @@ void RaceChecker::lanes_exit(Warp& warp, std::uint32_t mask) {
   join(cluster_of(warp).exited, state.knowledge.clock);
 }
 
-void RaceChecker::block_exit(Block& block) { races_of(block).gone = true; }
+void RaceChecker::block_exit(Block& block) {
+  races_of(block).gone = true;
+  check_register_budget(block);
+}
 
 void RaceChecker::cluster_end(Cluster& cluster) {
   ClusterState* state = races_of(cluster.blocks[0]).cluster;
@@ -212,6 +241,11 @@ void RaceChecker::fence(const Step*, Warp& warp, std::uint32_t, const Fence& fen
   Knowledge& knowledge = state.knowledge;
   if (fence.kind == FenceKind::kProxyAsync) {
     join(knowledge.proxied, knowledge.clock);
+    tick(state);
+    return;
+  }
+  if (fence.kind == FenceKind::kMbarrierInit) {
+    join(knowledge.inited, knowledge.clock);
     tick(state);
     return;
   }

@@ -98,12 +98,14 @@ void RaceChecker::report_overlap(Now& now, const Access& access, const std::vect
 }
 
 void RaceChecker::misuse(const Step* step, Warp& warp, int lane, std::string_view check,
-                         std::string what, const Spot& spot) {
+                         std::string what, const Spot& spot, int other_step, std::string other) {
   int index = reporter_.index_of(step);
-  if (reporter_.known(check, index, -1)) return;
+  if (reporter_.known(check, index, other_step)) return;
   Finding finding;
   finding.check = check;
   finding.step = index;
+  finding.other_step = other_step;
+  finding.other = std::move(other);
   finding.block = warp.block->index;
   finding.thread = reporter_.thread_of(warp, lane);
   finding.what = std::move(what);

@@ -29,6 +29,7 @@ using ReleasePointer = std::shared_ptr<const Release>;
 struct Knowledge {
   Clock clock;    ///< by slot of the own cluster
   Clock proxied;  ///< and is visible to the async proxy: a proxy fence came after it
+  Clock inited;   ///< and a fence.mbarrier_init came after it
   Foreign foreign;
   /// What the latest fences of narrow (block, cluster) and wide scope came after: a strong write
   /// after them releases it.
@@ -59,6 +60,25 @@ struct Record {
 };
 inline constexpr std::uint32_t kInFlight = 0xffffffffu;
 inline constexpr std::int32_t kScattered = INT32_MIN;
+/// The high half of a cell: a set of records, not one.
+inline constexpr std::uint32_t kSet = 0x80000000u;
+
+/// What a warp's wgmmas have under way in registers, by the numbers of RegisterWatch.
+struct WarpRegisters {
+  /// By register: the group of the wgmma that accumulates in it, or reads it as A; the fence epoch
+  /// in which something else than a plain move wrote it. 0: none.
+  std::vector<std::uint32_t> accumulates, read, written;
+  std::uint32_t committed = 0, complete = 0;  ///< groups; the open one is committed + 1
+  std::uint32_t fences = 0;
+  bool fenced = false;  ///< since the last commit
+  void clear();
+};
+
+/// setmaxnreg, as a warp has executed it.
+struct RegisterBudget {
+  int count = 0;                   ///< registers of a thread; 0: as at entry
+  std::vector<const Step*> steps;  ///< executed so far
+};
 
 struct WarpState {
   Knowledge knowledge;
@@ -68,12 +88,15 @@ struct WarpState {
   std::uint32_t sync = 0, whole_sync = 0;
   std::vector<std::uint32_t> partial;
   std::uint32_t last_record = 0;
+  std::uint32_t accesses = 0;  ///< instructions that accessed memory so far
   std::uint32_t copies = 0, bulk_writes = 0, bulk_reads = 0;  ///< clocks of its operations' slots
   /// Records of wgmmas, oldest first: of committed groups, and of the one that is open.
   std::deque<std::vector<std::uint32_t>> tensor_groups;
   std::vector<std::uint32_t> tensor_open;
   Clock reached;  ///< what came before it by barriers of the cluster, ordered or not
   std::uint32_t tensor_reads = 0;  ///< groups that are complete: the clock of their records
+  WarpRegisters registers;
+  RegisterBudget budget;
 };
 
 struct MbarrierState {
@@ -81,6 +104,17 @@ struct MbarrierState {
   std::uint32_t landed = 0;  ///< its clock
   Knowledge arrived;         ///< of the phase under way
   Knowledge done[2];         ///< of the last phases of both parities
+  std::uint32_t phase = 0;   ///< phases that have ended
+  struct Waiter {
+    std::uint32_t phase = 0;     ///< the last that the thread has waited for, from 1; 0: none
+    std::uint32_t accesses = 0;  ///< of its warp, then
+    bool arrived = false;        ///< since then
+  };
+  std::vector<Waiter> waiters;  ///< by slot of the warp and lane
+  // Its initialisation; slot and clock of the thread.
+  std::uint16_t init_slot = 0;
+  std::uint32_t init_clock = 0;  ///< 0: none
+  int init_step = -1;
 };
 
 /// Kept from launch to launch for its capacity.
@@ -99,6 +133,10 @@ struct BlockRaces final : BlockMemory {
   struct BarrierState {
     Knowledge arriving, opened;
     bool whole = true;  ///< of all threads of the block, not of a number
+    // The first arrival of the phase under way.
+    bool begun = false;
+    std::uint32_t threads = 0;  ///< that it expects
+    int first_step = -1;
     /// Lanes that have arrived, by warp; and had, when it opened last.
     std::array<std::uint32_t, kMaxWarps> lanes{}, opened_lanes{};
   };

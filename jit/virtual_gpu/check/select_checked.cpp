@@ -118,6 +118,10 @@ const Step* checked_wgmma(const Step* s, std::byte* r, Warp& w) {
   if (valid) w.worker->context.checker->tensor_read(s, w, lines, kLineBytes);
   return unchecked(s, r, w);
 }
+const Step* checked_fence(const Step* s, std::byte* r, Warp& w) {
+  if (w.mask == kAllLanes) w.worker->context.checker->tensor_fence(w);
+  return unchecked(s, r, w);
+}
 const Step* checked_commit(const Step* s, std::byte* r, Warp& w) {
   if (w.mask == kAllLanes) w.worker->context.checker->tensor_commit(w);
   return unchecked(s, r, w);
@@ -128,7 +132,25 @@ const Step* checked_wait(const Step* s, std::byte* r, Warp& w) {
   return unchecked(s, r, w);
 }
 
+template <bool kMore>
+const Step* checked_registers(const Step* s, std::byte* r, Warp& w) {
+  if (w.mask == kAllLanes) w.worker->context.checker->set_max_registers(s, w, s->immediate, kMore);
+  return unchecked(s, r, w);
+}
+
+const Step* watched(const Step* s, std::byte* r, Warp& w) {
+  const Code& code = *w.code;
+  auto i = static_cast<std::size_t>(s - code.steps.data());
+  const RegisterWatch& watch = code.watches[static_cast<std::size_t>(code.watch_of[i])];
+  // A wgmma that lacks lanes comes back when all are here.
+  if (watch.kind != RegisterWatch::Kind::kWgmma || w.mask == kAllLanes)
+    w.worker->context.checker->registers(s, w, watch);
+  return code.unwatched[i](s, r, w);
+}
+
 }  // namespace
+
+Handler watched_handler() { return watched; }
 
 Handler select_checked(const Form& form, Check) {
   switch (form.op) {
@@ -144,6 +166,10 @@ Handler select_checked(const Form& form, Check) {
       return matrix_of<AccessKind::kWrite>(form.vector);
     case Op::kWgmma:
       return checked_wgmma;
+    case Op::kWgmmaFence:
+      return checked_fence;
+    case Op::kSetMaxRegisters:
+      return form.mode != 0 ? checked_registers<true> : checked_registers<false>;
     case Op::kWgmmaCommit:
       return checked_commit;
     case Op::kWgmmaWait:
