@@ -162,6 +162,20 @@ void RaceChecker::lanes_exit(Warp& warp, std::uint32_t mask) {
 
 void RaceChecker::block_exit(Block& block) {
   races_of(block).gone = true;
+  constexpr std::string_view kCheck = "async-exit";
+  const AsyncOperation* copy = block.cluster->async.in_flight(block);
+  const int step = copy == nullptr ? -1 : reporter_.index_of(copy->step);
+  if (copy != nullptr && !reporter_.known(kCheck, step, -1)) {
+    Finding finding;
+    finding.check = kCheck;
+    finding.step = step;
+    finding.block = copy->warp->block->index;
+    finding.thread = reporter_.thread_of(*copy->warp, copy->lane);
+    finding.what =
+        fmt::format("block {} ends while a copy may still {} its shared memory",
+                    text_of(block.index), copy->from == Space::kShared ? "read" : "write");
+    reporter_.add(finding);
+  }
   check_register_budget(block);
 }
 

@@ -120,7 +120,7 @@ void Cluster::begin(std::array<unsigned, 3> new_index, std::uint64_t new_positio
       warp.yields = 0;
       warp.mbarrier_waits = 0;
       warp.wgmma_groups = 0;
-      warp.polled = warp.slept = false;
+      warp.polled = warp.slept = warp.gave_up = false;
       std::fill(std::begin(warp.seen), std::end(warp.seen), 0);
       warp.cluster_arrived = warp.cluster_outstanding = 0;
       if (warp.used != 0)  // it did not end

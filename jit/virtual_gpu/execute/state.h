@@ -77,6 +77,7 @@ struct Warp {
   std::uint32_t wgmma_groups = 0;         ///< committed
   bool polled = false;                    ///< yielded because a test_wait was not yet true
   bool slept = false;                     ///< yielded in nanosleep
+  bool gave_up = false;                   ///< its last try_wait returned false at once
   std::uint64_t seen[4] = {};             ///< digests of its registers when it last yielded
   Split splits[kLanes * 2 + 2];
 };

@@ -199,6 +199,26 @@ bool AsyncEngine::land_next(Random* random) {
   return true;
 }
 
+const AsyncOperation* AsyncEngine::in_flight(const Block& block) const {
+  auto inside = [&](const std::byte* place) {
+    return place >= block.shared && place < block.shared + block.shared_bytes;
+  };
+  auto writes = [&](const AsyncOperation& operation) {
+    return operation.to == Space::kShared && !operation.chunks.empty() &&
+           inside(operation.chunks.front().to);
+  };
+  auto reads = [&](const AsyncOperation& operation) {
+    return operation.from == Space::kShared && !operation.chunks.empty() &&
+           inside(operation.chunks.front().from);
+  };
+  for (const AsyncOperation* operation : by_mbarrier_)
+    if (reads(*operation) || writes(*operation)) return operation;
+  for (const auto& [place, groups] : bulk_)
+    for (std::size_t i = groups.read; i < groups.operations.size(); ++i)
+      if (reads(*groups.operations[i])) return groups.operations[i];
+  return nullptr;
+}
+
 void AsyncEngine::finish() {
   for (auto& [place, groups] : bulk_) land_groups(groups, groups.operations.size());
   reset();

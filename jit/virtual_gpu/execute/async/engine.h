@@ -90,6 +90,9 @@ class AsyncEngine {
   bool pending() const { return !by_mbarrier_.empty(); }
   /// Operations that complete by an mbarrier and have not landed, oldest first.
   const std::deque<AsyncOperation*>& waiting() const { return by_mbarrier_; }
+  /// One that reads or writes shared memory of `block` and that nobody has waited for, cp.async apart;
+  /// null: there is none.
+  const AsyncOperation* in_flight(const Block& block) const;
 
   /// The cluster has ended: copies to global memory land, what was to come to shared memory is lost.
   void finish();

@@ -155,8 +155,12 @@ const Step* test(const Step* s, std::byte* r, Warp& w) {
   Split& split = w.splits[w.current];
   bool timed_out = split.passed;
   split.passed = false;
-  if (tries && done == 0 && !timed_out && first.block == w.block)
-    return suspend(s, w, first, first_phase);
+  if (tries && done == 0 && !timed_out && first.block == w.block) {
+    // Its time limit may be anything. Under checks that of every second one is nothing, so that who
+    // takes its answer for granted is seen.
+    w.gave_up = !w.gave_up && w.worker->context.checker != nullptr;
+    if (!w.gave_up) return suspend(s, w, first, first_phase);
+  }
   set_predicate(r, s->d, w.mask, done);
   if ((w.mask & ~done) != 0) {
     // Others get a turn at the end of the basic block.
