@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace tilewright::jit {
@@ -10,7 +12,8 @@ namespace {
 
 // Signatures, structures and numbers of NVML's reference; the toolkit has no header of it.
 using NvmlDevice = void*;
-constexpr int kSuccess = 0, kNotSupported = 3, kInsufficientSize = 7, kGpuIsLost = 15;
+constexpr int kSuccess = 0, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7,
+              kGpuIsLost = 15;
 constexpr unsigned kSmClock = 1, kMemoryClock = 2, kGpuSensor = 0;
 
 constexpr std::uint64_t kPowerCap = 0x4, kHardwareSlowdown = 0x8, kThermalSlowdown = 0x20,
@@ -38,6 +41,11 @@ struct ProcessInfo {
   unsigned long long memory;
   unsigned gpu_instance, compute_instance;
 };
+struct ProcessUtilisation {
+  unsigned pid;
+  unsigned long long time_us;
+  unsigned sm, memory, encoder, decoder;  ///< percent
+};
 constexpr unsigned long long kNotAvailable = ~0ull;
 
 }  // namespace
@@ -59,6 +67,10 @@ struct Telemetry::Library {
   int (*utilisation)(NvmlDevice, Utilisation*) = nullptr;
   int (*memory)(NvmlDevice, MemoryInfo*) = nullptr;
   int (*processes)(NvmlDevice, unsigned*, ProcessInfo*) = nullptr;
+
+  /// Null where it is too old to have it.
+  int (*process_utilisation)(NvmlDevice, ProcessUtilisation*, unsigned*,
+                             unsigned long long) = nullptr;
 
   ~Library() {
     if (initialised) shutdown();
@@ -89,6 +101,7 @@ struct Telemetry::Library {
     TILEWRIGHT_TRY(load_one(energy, "nvmlDeviceGetTotalEnergyConsumption"));
     TILEWRIGHT_TRY(load_one(utilisation, "nvmlDeviceGetUtilizationRates"));
     TILEWRIGHT_TRY(load_one(memory, "nvmlDeviceGetMemoryInfo"));
+    (void)load_one(process_utilisation, "nvmlDeviceGetProcessUtilization");
     return load_one(processes, "nvmlDeviceGetComputeRunningProcesses_v3",
                     "nvmlDeviceGetComputeRunningProcesses_v2");
   }
@@ -186,6 +199,40 @@ Result<DeviceUse> Telemetry::use() const {
   for (const ProcessInfo& process : processes)
     use.processes.push_back({process.pid, process.memory == kNotAvailable ? 0 : process.memory});
   return use;
+}
+
+Result<OthersUse> Telemetry::others(std::uint64_t since_us) const {
+  TILEWRIGHT_ASSIGN_OR_RETURN(const DeviceUse use, this->use());
+  const auto ours = static_cast<std::uint32_t>(::getpid());
+  OthersUse others;
+  bool any = false;
+  for (const DeviceUse::Process& process : use.processes) {
+    if (process.pid == ours) continue;
+    any = true;
+    others.pid = process.pid;
+    others.memory_bytes += process.memory_bytes;
+  }
+  std::vector<ProcessUtilisation> samples(128);
+  auto count = static_cast<unsigned>(samples.size());
+  const auto call = library_->process_utilisation;
+  const int result = call ? call(device_, samples.data(), &count, since_us) : kNotSupported;
+  if (result == kNotFound) return others;  // nobody did anything
+  if (result == kNotSupported || result == kInsufficientSize) {
+    others.exact = false;
+    others.busy_percent = any ? use.busy_percent : 0;
+    return others;
+  }
+  TILEWRIGHT_TRY(library_->check(result, "nvmlDeviceGetProcessUtilization"));
+  samples.resize(std::min<std::size_t>(count, samples.size()));
+  unsigned most = 0;
+  for (const ProcessUtilisation& sample : samples) {
+    if (sample.pid == ours || sample.sm == 0) continue;
+    others.busy_percent = std::min(others.busy_percent + sample.sm, 100u);
+    if (sample.sm <= most) continue;
+    most = sample.sm;
+    others.pid = sample.pid;
+  }
+  return others;
 }
 
 Result<double> Telemetry::energy_mj() const {

@@ -37,6 +37,16 @@ struct DeviceUse {
   std::vector<Process> processes;  ///< that have a compute context
 };
 
+/// What other processes than this one do with a device.
+struct OthersUse {
+  /// Of the time, their work had the device: the sum of theirs.
+  unsigned busy_percent = 0;
+  std::uint32_t pid = 0;           ///< whose share is the greatest; 0: nobody's
+  std::uint64_t memory_bytes = 0;  ///< of all of them, where it is told
+  /// False: the share is everybody's, since the device does not tell them apart (a part of a GPU).
+  bool exact = true;
+};
+
 /// Keep it no longer than the driver. One thread at a time.
 class Telemetry {
  public:
@@ -50,6 +60,9 @@ class Telemetry {
   Result<DeviceState> state() const;
   /// Errors as of state().
   Result<DeviceUse> use() const;
+  /// Since a moment (microseconds since 1970) or for NVML's sample period, at most the last second or
+  /// so. In a container with process ids of its own, NVML's are not ours. Errors as of state().
+  Result<OthersUse> others(std::uint64_t since_us = 0) const;
   /// Millijoules since the driver was loaded. Errors: kUnsupported.
   Result<double> energy_mj() const;
 

@@ -20,6 +20,8 @@
 
 namespace tilewright::search {
 
+class DeviceBudget;
+
 enum class DataKind : std::uint8_t { kInteger = 1, kNormal = 2, kAdversarial = 3 };
 
 struct VerifySettings {
@@ -53,6 +55,9 @@ struct VerifyJob {
   std::map<std::string, std::int64_t> displacement;
   /// Host memory that the data may take; 0: half of what the host has free.
   std::size_t memory_bytes = 0;
+  /// Of the device's memory, shared with whoever else takes of it (search/verify/device_budget.h);
+  /// null: what the device has free, less a reserve.
+  std::shared_ptr<DeviceBudget> device_memory;
 };
 /// Errors besides: kOutOfMemory, before it is taken, names what the tensors need and the limit.
 Result<Verification> verify(const jit::Context& context, const VerifyJob& job);

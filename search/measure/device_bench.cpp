@@ -19,10 +19,12 @@ bool is_back_to_back(Objective objective) {
 
 }  // namespace
 
-Result<std::unique_ptr<BenchDevice>> BenchDevice::create(const jit::Context& context) {
+Result<std::unique_ptr<BenchDevice>> BenchDevice::create(const jit::Context& context,
+                                                         std::shared_ptr<DeviceBudget> memory) {
   TILEWRIGHT_ASSIGN_OR_RETURN(jit::Stream stream, jit::Stream::create(context));
   auto device =
-      std::make_unique<BenchDevice>(BenchDevice{&context, std::move(stream), std::nullopt, {}, {}});
+      std::make_unique<BenchDevice>(BenchDevice{&context, std::move(stream), {}, {}, {}, {}});
+  device->memory = memory ? std::move(memory) : std::make_shared<DeviceBudget>(context);
   // Without NVML nobody tells of clocks and heat; times are still times.
   if (auto telemetry = jit::Telemetry::open(context.driver(), context.ordinal()))
     device->telemetry = std::move(*telemetry);
@@ -38,11 +40,15 @@ Result<void> BenchDevice::need_events(std::size_t count) {
   return {};
 }
 
+Result<void> BenchDevice::need_flush() {
+  if (flush.size() > 0) return {};
+  const std::size_t bytes = std::max<std::size_t>(2 * context->device().l2_bytes, 1 << 20);
+  TILEWRIGHT_ASSIGN_OR_RETURN(flush, memory->allocate(bytes, "flushes of L2"));
+  return {};
+}
+
 Result<void> BenchDevice::flush_l2() {
-  if (flush.size() == 0) {
-    const std::size_t bytes = std::max<std::size_t>(2 * context->device().l2_bytes, 1 << 20);
-    TILEWRIGHT_ASSIGN_OR_RETURN(flush, jit::DeviceBuffer::allocate(*context, bytes));
-  }
+  TILEWRIGHT_TRY(need_flush());
   return flush.fill_async(0, stream);
 }
 

@@ -10,6 +10,7 @@
 #include "jit/driver.h"
 #include "jit/telemetry.h"
 #include "search/measure/protocol.h"
+#include "search/verify/device_budget.h"
 
 namespace tilewright::search {
 
@@ -21,10 +22,13 @@ struct BenchDevice {
   jit::Stream stream;
   std::optional<jit::Telemetry> telemetry;  ///< empty: there is no NVML
 
-  static Result<std::unique_ptr<BenchDevice>> create(const jit::Context& context);
+  static Result<std::unique_ptr<BenchDevice>> create(
+      const jit::Context& context, std::shared_ptr<DeviceBudget> memory = nullptr);
   bool is_virtual() const { return context->driver().virtual_api() != nullptr; }
   /// Between two events, which are made once.
   Result<void> need_events(std::size_t count);
+  /// The buffer of flush_l2().
+  Result<void> need_flush();
   /// Writes more than L2 holds, so that nothing of a plan's tensors is left in it.
   Result<void> flush_l2();
 
@@ -32,7 +36,8 @@ struct BenchDevice {
     jit::Event begin, end;
   };
   std::vector<EventPair> events;
-  jit::DeviceBuffer flush;
+  CountedBuffer flush;
+  std::shared_ptr<DeviceBudget> memory;  ///< what it is counted in
 };
 
 class DeviceBench final : public Bench {

@@ -36,6 +36,9 @@ json to_json(const Sample& sample) {
     object["throttle_reasons"] = sample.throttle_reasons;
     object["throttled_by"] = jit::throttle_text(sample.throttle_reasons);
   }
+  if (sample.others_percent > 0) object["others_percent"] = sample.others_percent;
+  if (sample.discarded > 0) object["discarded"] = sample.discarded;
+  if (sample.attempts > 1) object["attempts"] = sample.attempts;
   if (!sample.energies_uj.empty()) {
     object["energy_uj"] = sample.energy_uj;
     object["energies_uj"] = sample.energies_uj;
@@ -63,6 +66,9 @@ Sample sample_from(const json& object) {
   sample.temperature_c = object.value("temperature_c", 0u);
   sample.power_w = object.value("power_w", 0.0);
   sample.throttle_reasons = object.value("throttle_reasons", std::uint64_t{0});
+  sample.others_percent = object.value("others_percent", 0u);
+  sample.discarded = object.value("discarded", 0);
+  sample.attempts = object.value("attempts", 1);
   summarise(sample);
   return sample;
 }

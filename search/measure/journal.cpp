@@ -82,8 +82,8 @@ Result<void> Journal::started(const std::string& id) {
   return append({{"event", "started"}, {"id", id}});
 }
 
-Result<void> Journal::ended(const std::string& id) {
-  return append({{"event", "ended"}, {"id", id}});
+Result<void> Journal::ended(const std::string& id, int attempts) {
+  return append({{"event", "ended"}, {"id", id}, {"attempts", attempts}});
 }
 
 Result<std::vector<nlohmann::json>> read_journal(const std::filesystem::path& path) {

@@ -23,7 +23,7 @@ class Journal {
   Result<void> append(const nlohmann::json& line);
   /// A trial is about to start, or has ended: how a culprit is known after a crash.
   Result<void> started(const std::string& id);
-  Result<void> ended(const std::string& id);
+  Result<void> ended(const std::string& id, int attempts = 1);
 
  private:
   Journal(int file, std::filesystem::path path) : file_(file), path_(std::move(path)) {}

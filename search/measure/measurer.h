@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jit/driver.h"
+#include "search/measure/busy_policy.h"
 #include "search/measure/trial.h"
 
 namespace tilewright::search {
@@ -30,6 +31,8 @@ class Measurer {
   /// Until the next call: what runs when a stop is requested, or is asked for after it, ends at once
   /// with kCancelled, as far as this measurer can end it. It says nothing of the trial.
   virtual void watch(std::stop_token) {}
+  /// From the next call on. A measurer in this process knows none: it measures whatever others do.
+  virtual void set_policy(BusyPolicy) {}
 };
 
 /// Runs trials on `context` in this process. A fault loses the context: after one, every further
@@ -50,8 +53,17 @@ struct MeasureProcessOptions {
   /// Host memory that trials may take; 0: half of what the host has free. A trial whose data would
   /// not fit is refused, and a worker that takes far more is killed: either is kOutOfMemory.
   std::size_t memory_bytes = 0;
+  /// Device memory that trials may take, all of it, so that an engine can live beside them; 0: what
+  /// the device has free, less a reserve. More is refused before it is taken: kOutOfMemory.
+  std::size_t device_memory_bytes = 0;
+  /// Errors of a trial beside its own: kBusy, when others did not leave the device idle.
+  BusyPolicy busy;
+  /// A trial that fails in a way that says little of it (a crash, a device that is lost or was
+  /// throttled, device memory that the driver had not got) is run so often, each time in a new worker.
+  int attempts = 2;
 };
 
+/// Errors besides: kBusy, when the policy says never.
 /// Starts the worker, and starts it again after each crash, hang or sticky error. Holds the lease
 /// of a real device (lease.h) meanwhile; errors: kBusy names the holder. A virtual device is private
 /// to its process and needs no lease.

@@ -12,6 +12,7 @@
 #include "search/measure/journal.h"
 #include "search/measure/lease.h"
 #include "search/measure/measurer.h"
+#include "search/measure/protocol.h"
 #include "search/measure/worker_process.h"
 
 namespace tilewright::search {
@@ -36,9 +37,9 @@ class JournaledTrials {
     for (const Trial& trial : trials_) TILEWRIGHT_TRY(journal_->started(trial.id));
     return {};
   }
-  Result<void> end() {
+  Result<void> end(int attempts) {
     if (!journal_) return {};
-    for (const Trial& trial : trials_) TILEWRIGHT_TRY(journal_->ended(trial.id));
+    for (const Trial& trial : trials_) TILEWRIGHT_TRY(journal_->ended(trial.id, attempts));
     return {};
   }
 
@@ -46,6 +47,28 @@ class JournaledTrials {
   Journal* journal_;
   std::span<const Trial> trials_;
 };
+
+// Whether a failure says so little of the trial that another attempt may end otherwise. What is wrong
+// or faults is evidence, and a hang would cost its deadline again; of memory, what was refused before
+// it was taken would be refused again.
+bool is_worth_another_attempt(const Error& failure) {
+  switch (failure.code) {
+    case ErrorCode::kCrash:
+    case ErrorCode::kDeviceLost:
+    case ErrorCode::kBusy:
+      return true;
+    case ErrorCode::kOutOfMemory:  // the driver's own name for it
+      return failure.message.find("CUDA_ERROR_OUT_OF_MEMORY") != std::string::npos;
+    default:
+      return false;
+  }
+}
+
+bool any_worth_another_attempt(std::span<const TrialResult> results) {
+  return std::any_of(results.begin(), results.end(), [](const TrialResult& result) {
+    return result.failure && is_worth_another_attempt(*result.failure);
+  });
+}
 
 // A descriptor that is readable once a stop is requested.
 class StopSignal {
@@ -88,6 +111,8 @@ class ProcessMeasurer final : public Measurer {
     stop_.reset();
     if (stop.stop_possible()) stop_.emplace(std::move(stop));
   }
+
+  void set_policy(BusyPolicy policy) override { options_.busy = std::move(policy); }
 
   Result<TrialResult> run(const Trial& trial) override {
     TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results, measure({&trial, 1}, 0));
@@ -132,21 +157,85 @@ class ProcessMeasurer final : public Measurer {
     return results;
   }
 
+  // As the policy allows: what others came between is measured again, later. Errors: kBusy when it
+  // never came to that.
   Result<std::vector<TrialResult>> measure(std::span<const Trial> trials, int rounds) {
     const auto begin = Clock::now();
+    const BusyPolicy& policy = options_.busy;
+    if (policy.when == When::kNever)
+      return fail(ErrorCode::kBusy, "the device is not to be measured on: when is never");
+    const Moment give_up = deadline_in(policy.patience_s);
+    for (int discarded = 0;; ++discarded) {
+      if (policy.when == When::kIdle) TILEWRIGHT_TRY(wait_for_others(give_up));
+      TILEWRIGHT_ASSIGN_OR_RETURN(std::vector<TrialResult> results, measure_now(trials, rounds));
+      for (TrialResult& result : results) {
+        result.seconds = seconds_since(begin);
+        result.sample.discarded = discarded;
+      }
+      if (policy.when != When::kIdle || !disturbed(results)) return results;
+      if (is_over(give_up))
+        return fail(ErrorCode::kBusy,
+                    fmt::format("others used the device in each of {} runs within {} s",
+                                discarded + 1, policy.patience_s));
+    }
+  }
+
+  // Whether others may have made times longer. What is wrong without them is so with them.
+  bool disturbed(std::span<const TrialResult> results) const {
+    return std::any_of(results.begin(), results.end(), [&](const TrialResult& result) {
+      return !result.failure && options_.busy.is_busy(result.sample.others_percent);
+    });
+  }
+
+  Result<void> wait_for_others(Moment give_up) {
+    const auto look = [&]() -> Result<jit::OthersUse> {
+      TILEWRIGHT_TRY(need_worker());
+      auto looked = worker_->look();
+      if (!looked && !worker_->running()) worker_.reset();
+      return looked;
+    };
+    return wait_until_idle(options_.busy, look, stop_descriptor(), give_up);
+  }
+
+  Result<void> need_worker() {
     if (!worker_) {
       TILEWRIGHT_ASSIGN_OR_RETURN(worker_, WorkerProcess::start(options_, stop_descriptor()));
     }
     worker_->watch(stop_descriptor());
+    return {};
+  }
+
+  Result<std::vector<TrialResult>> measure_now(std::span<const Trial> trials, int rounds) {
     JournaledTrials journaled(journal_ ? &*journal_ : nullptr, trials);
-    TILEWRIGHT_TRY(journaled.start());
     double deadline_s = 0;
     for (const Trial& trial : trials) deadline_s += trial.measure.deadline_s;
-    auto results = ask(trials, rounds, deadline_s);
-    TILEWRIGHT_TRY(journaled.end());
-    if (!results) return results;
-    for (TrialResult& result : *results) result.seconds = seconds_since(begin);
-    return results;
+    for (int attempt = 1;; ++attempt) {
+      if (auto ready = need_worker(); !ready) {
+        if (attempt > 1) TILEWRIGHT_TRY(journaled.end(attempt - 1));
+        return fail(std::move(ready.error()));
+      }
+      if (attempt == 1) TILEWRIGHT_TRY(journaled.start());
+      auto results = ask(trials, rounds, deadline_s);
+      // Of several, who took the worker along is found by itself.
+      const bool again = results && attempt < options_.attempts &&
+                         any_worth_another_attempt(*results) &&
+                         (trials.size() == 1 || !took_worker_along(*results));
+      if (again) {
+        worker_.reset();
+        continue;
+      }
+      TILEWRIGHT_TRY(journaled.end(attempt));
+      if (results) count_attempts(*results, attempt);
+      return results;
+    }
+  }
+
+  static void count_attempts(std::span<TrialResult> results, int attempts) {
+    for (TrialResult& result : results) {
+      result.attempts = result.sample.attempts = attempts;
+      if (result.failure && attempts > 1)
+        result.failure->message += fmt::format(" (attempt {})", attempts);
+    }
   }
 
   // Errors: kCancelled.
@@ -185,7 +274,8 @@ class ProcessMeasurer final : public Measurer {
     if (error.code == ErrorCode::kHang)
       error.message = fmt::format(
           "its data was not made within {} s: the measuring worker was killed", deadline_s);
-    if (error.code == ErrorCode::kHang || error.code == ErrorCode::kOutOfMemory)
+    if (error.code == ErrorCode::kHang ||
+        (error.code == ErrorCode::kOutOfMemory && !is_worth_another_attempt(error)))
       refusal_ = {problem, deadline_s, error};
     return fail(std::move(error));
   }
@@ -237,6 +327,8 @@ class ProcessMeasurer final : public Measurer {
 }  // namespace
 
 Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions options) {
+  if (options.busy.when == When::kNever)
+    return fail(ErrorCode::kBusy, "the device is not to be measured on: when is never");
   std::optional<Journal> journal;
   if (!options.journal.empty()) {
     TILEWRIGHT_ASSIGN_OR_RETURN(journal, Journal::open(options.journal));

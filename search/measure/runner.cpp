@@ -10,11 +10,18 @@
 #include "search/measure/measurer.h"
 #include "search/measure/timer.h"
 #include "search/verify.h"
+#include "search/verify/device_budget.h"
 
 namespace tilewright::search {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+std::uint64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
 
 // All that makes two trials share data and buffers.
 struct ProblemKey {
@@ -80,8 +87,10 @@ class VirtualLimits {
 struct TrialRunner::State {
   std::shared_ptr<jit::Context> context;  // first: it goes last
   std::size_t memory_bytes = 0;
+  std::shared_ptr<DeviceBudget> device_memory;
   std::optional<Problem> problem;
   std::optional<Timer> timer;
+  std::optional<jit::Telemetry> telemetry;
   bool lost = false;
 
   Result<VerifySession*> session(const Trial& trial) {
@@ -95,6 +104,7 @@ struct TrialRunner::State {
     job.seed = trial.seed;
     job.displacement = trial.displacement;
     job.memory_bytes = memory_bytes;
+    job.device_memory = device_memory;
     TILEWRIGHT_TRY(check_inputs(trial, job));
     TILEWRIGHT_ASSIGN_OR_RETURN(auto session, VerifySession::create(*context, job));
     TILEWRIGHT_TRY(session->make_data(trial.verify));
@@ -104,7 +114,7 @@ struct TrialRunner::State {
 
   Result<Timer*> need_timer() {
     if (!timer) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(timer, Timer::create(*context));
+      TILEWRIGHT_ASSIGN_OR_RETURN(timer, Timer::create(*context, device_memory));
     }
     return &*timer;
   }
@@ -138,6 +148,11 @@ struct TrialRunner::State {
     TILEWRIGHT_TRY(session(trial));  // before the deadline begins
     const Deadline deadline = deadline_in(trial.measure.deadline_s);
     TILEWRIGHT_ASSIGN_OR_RETURN(const jit::LoadedPlan plan, load(*context, trial));
+    // What timing takes beside the data is refused before anything has run, too.
+    if (trial.timed) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(Timer * timer, need_timer());
+      TILEWRIGHT_TRY(timer->take_memory(trial.measure));
+    }
     TILEWRIGHT_ASSIGN_OR_RETURN(result.verification, verify(trial, plan, deadline));
     if (!trial.timed) return {};
     const VirtualLimits limits(context->driver(), trial.measure, trial.seed, deadline);
@@ -181,6 +196,13 @@ struct TrialRunner::State {
     return {};
   }
 
+  // What other processes had of the device's time since then, where that is told from our own.
+  unsigned others_percent(std::uint64_t since_us) const {
+    if (!telemetry || lost) return 0;
+    const auto others = telemetry->others(since_us);
+    return others && others->exact ? others->busy_percent : 0;
+  }
+
   // Whether what failed took the context along.
   void note(const Error& failure) {
     if (failure.code == ErrorCode::kFault || failure.code == ErrorCode::kHang ||
@@ -189,10 +211,23 @@ struct TrialRunner::State {
   }
 };
 
-TrialRunner::TrialRunner(std::shared_ptr<jit::Context> context, std::size_t memory_bytes)
-    : state_(std::make_unique<State>(State{std::move(context), memory_bytes, {}, {}})) {}
+TrialRunner::TrialRunner(std::shared_ptr<jit::Context> context, std::size_t memory_bytes,
+                         std::size_t device_memory_bytes)
+    : state_(std::make_unique<State>()) {
+  state_->context = std::move(context);
+  state_->memory_bytes = memory_bytes;
+  state_->device_memory = std::make_shared<DeviceBudget>(*state_->context, device_memory_bytes);
+  const jit::Context& opened = *state_->context;
+  if (auto telemetry = jit::Telemetry::open(opened.driver(), opened.ordinal()))
+    state_->telemetry = std::move(*telemetry);
+}
 
 TrialRunner::~TrialRunner() = default;
+
+Result<jit::OthersUse> TrialRunner::others(std::uint64_t since_us) {
+  if (!state_->telemetry) return jit::OthersUse();
+  return state_->telemetry->others(since_us);
+}
 
 bool TrialRunner::lost() const { return state_->lost; }
 
@@ -206,6 +241,7 @@ Result<void> TrialRunner::prepare(const Trial& trial) {
 
 TrialResult TrialRunner::run(const Trial& trial) {
   const auto begin = Clock::now();
+  const std::uint64_t began_us = now_us();
   TrialResult result;
   result.id = trial.id;
   auto ran = state_->lost
@@ -216,12 +252,14 @@ TrialResult TrialRunner::run(const Trial& trial) {
     state_->note(ran.error());
     result.failure = std::move(ran.error());
   }
+  result.sample.others_percent = state_->others_percent(began_us);
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;
 }
 
 std::vector<TrialResult> TrialRunner::run_interleaved(std::span<const Trial> trials, int rounds) {
   const auto begin = Clock::now();
+  const std::uint64_t began_us = now_us();
   double deadline_s = 0;
   for (const Trial& trial : trials) deadline_s += trial.measure.deadline_s;
   std::vector<TrialResult> results;
@@ -241,7 +279,11 @@ std::vector<TrialResult> TrialRunner::run_interleaved(std::span<const Trial> tri
       if (!result.failure) result.failure = timed.error();
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  for (TrialResult& result : results) result.seconds = seconds;
+  const unsigned others_percent = state_->others_percent(began_us);
+  for (TrialResult& result : results) {
+    result.seconds = seconds;
+    result.sample.others_percent = std::max(result.sample.others_percent, others_percent);
+  }
   return results;
 }
 

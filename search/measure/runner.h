@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jit/driver.h"
+#include "jit/telemetry.h"
 #include "search/measure/trial.h"
 
 namespace tilewright::search {
@@ -15,7 +16,9 @@ namespace tilewright::search {
 class TrialRunner {
  public:
   /// `memory_bytes`: of the host, that trials may take; 0: VerifyJob::memory_bytes says.
-  explicit TrialRunner(std::shared_ptr<jit::Context> context, std::size_t memory_bytes = 0);
+  /// `device_memory_bytes`: of the device; 0: what it has free, less a reserve.
+  explicit TrialRunner(std::shared_ptr<jit::Context> context, std::size_t memory_bytes = 0,
+                       std::size_t device_memory_bytes = 0);
   ~TrialRunner();
 
   /// Makes what `trial` shares with others of its problem, if it is not there: seconds for weights.
@@ -25,6 +28,10 @@ class TrialRunner {
   TrialResult run(const Trial& trial);
   /// As Measurer::run_interleaved.
   std::vector<TrialResult> run_interleaved(std::span<const Trial> trials, int rounds);
+
+  /// What other processes do with the device: since a moment (microseconds since 1970), at most for
+  /// the last second. Without NVML nobody tells: nothing. Errors: of jit::Telemetry.
+  Result<jit::OthersUse> others(std::uint64_t since_us = 0);
 
   /// A kernel faulted, or the device has gone: the context is of no further use.
   bool lost() const;

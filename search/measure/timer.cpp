@@ -137,9 +137,14 @@ Timer::Timer(Timer&&) noexcept = default;
 Timer& Timer::operator=(Timer&&) noexcept = default;
 Timer::~Timer() = default;
 
-Result<Timer> Timer::create(const jit::Context& context) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto device, BenchDevice::create(context));
+Result<Timer> Timer::create(const jit::Context& context, std::shared_ptr<DeviceBudget> memory) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto device, BenchDevice::create(context, std::move(memory)));
   return Timer(std::make_unique<State>(State{std::move(device)}));
+}
+
+Result<void> Timer::take_memory(const MeasureSettings& settings) {
+  if (!settings.cold_l2 || state_->virtual_api()) return {};
+  return state_->device->need_flush();
 }
 
 Result<Sample> Timer::time(const TimedPlan& plan, Deadline deadline) {

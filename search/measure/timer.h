@@ -29,10 +29,15 @@ struct TimedPlan {
 /// One thread at a time; keep it no longer than `context`.
 class Timer {
  public:
-  static Result<Timer> create(const jit::Context& context);
+  /// `memory`: what the timer's own buffer is counted in; null: not counted.
+  static Result<Timer> create(const jit::Context& context,
+                              std::shared_ptr<DeviceBudget> memory = nullptr);
   Timer(Timer&&) noexcept;
   Timer& operator=(Timer&&) noexcept;
   ~Timer();
+
+  /// Allocates what timing with these settings will take of device memory. Errors: kOutOfMemory.
+  Result<void> take_memory(const MeasureSettings& settings);
 
   /// Errors: those of measure() in protocol.h; kUnsupported for energy on a virtual device.
   Result<Sample> time(const TimedPlan& plan, Deadline deadline);

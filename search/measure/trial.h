@@ -88,6 +88,9 @@ struct Sample {
   unsigned sm_clock_mhz = 0, temperature_c = 0;  ///< 0: not told
   double power_w = 0;
   std::uint64_t throttle_reasons = 0;  ///< bits of nvmlClocksEventReasons that were seen
+  unsigned others_percent = 0;         ///< of the device's time that other processes had meanwhile
+  int discarded = 0;  ///< runs before this one that are not here, since others used the device
+  int attempts = 1;   ///< 2: the first failed in a way that says little of the trial
 
   /// What the objective says: the less, the better. Microseconds; of kEnergy microjoules.
   double cost() const;
@@ -99,6 +102,7 @@ struct TrialResult {
   Verification verification;
   Sample sample;
   double seconds = 0;  ///< wall time that the trial took, restart of the worker included
+  int attempts = 1;    ///< of which this is the last
 };
 
 }  // namespace tilewright::search

@@ -88,6 +88,7 @@ TrialResult parse_result(const json& object) {
   result.verification = verification_from(object.at("verification"));
   result.sample = sample_from(object.at("sample"));
   result.seconds = object.value("seconds", 0.0);
+  result.attempts = object.value("attempts", 1);
   return result;
 }
 
@@ -124,7 +125,8 @@ json to_json(const TrialResult& result) {
   json out{{"id", result.id},
            {"verification", to_json(result.verification)},
            {"sample", to_json(result.sample)},
-           {"seconds", result.seconds}};
+           {"seconds", result.seconds},
+           {"attempts", result.attempts}};
   if (result.failure)
     out["failure"] = {{"reason", to_string(result.failure->code)},
                       {"code", static_cast<int>(result.failure->code)},

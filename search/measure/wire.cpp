@@ -98,6 +98,9 @@ wire::SampleT to_wire(const Sample& sample) {
   out.temperature_c = sample.temperature_c;
   out.power_w = sample.power_w;
   out.throttle_reasons = sample.throttle_reasons;
+  out.others_percent = sample.others_percent;
+  out.discarded = sample.discarded;
+  out.attempts = sample.attempts;
   return out;
 }
 
@@ -120,6 +123,9 @@ Sample sample_from(const wire::SampleT& sample) {
   out.temperature_c = sample.temperature_c;
   out.power_w = sample.power_w;
   out.throttle_reasons = sample.throttle_reasons;
+  out.others_percent = sample.others_percent;
+  out.discarded = sample.discarded;
+  out.attempts = sample.attempts;
   summarise(out);
   return out;
 }

@@ -77,6 +77,8 @@ class Worker {
       } else if (const wire::PrepareT* prepare = request.body.AsPrepare();
                  prepare && prepare->trial && runner_) {
         reply.body.Set(prepared(*prepare->trial));
+      } else if (request.body.AsLook() && runner_) {
+        reply.body.Set(looked());
       } else if (const wire::RunT* run = request.body.AsRun(); run && runner_) {
         wire::RanT ran = this->ran(*run);
         lost = ran.lost;
@@ -98,7 +100,8 @@ class Worker {
       refused.error = to_wire(context.error());
       return refused;
     }
-    runner_ = std::make_unique<TrialRunner>(*context, request.memory_bytes);
+    runner_ =
+        std::make_unique<TrialRunner>(*context, request.memory_bytes, request.device_memory_bytes);
     return describe((*context)->device());
   }
 
@@ -107,6 +110,20 @@ class Worker {
     const auto ready = trial ? runner_->prepare(*trial) : Result<void>(fail(trial.error()));
     wire::PreparedT out;
     if (!ready) out.failure = to_wire(ready.error());
+    return out;
+  }
+
+  wire::LookedT looked() {
+    const auto others = runner_->others();
+    wire::LookedT out;
+    if (!others) {
+      out.failure = to_wire(others.error());
+      return out;
+    }
+    out.busy_percent = others->busy_percent;
+    out.pid = others->pid;
+    out.memory_bytes = others->memory_bytes;
+    out.exact = others->exact;
     return out;
   }
 

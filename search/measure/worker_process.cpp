@@ -17,6 +17,7 @@ wire::OpenT open_request(const MeasureProcessOptions& options) {
   request.configs = options.driver.configs.string();
   request.ordinal = options.ordinal;
   request.memory_bytes = options.memory_bytes;
+  request.device_memory_bytes = options.device_memory_bytes;
   return request;
 }
 
@@ -97,6 +98,17 @@ std::size_t WorkerProcess::memory_limit() const {
   const std::optional<std::size_t> available = jit::available_host_memory();
   if (!available) return 0;
   return jit::private_bytes(child_.pid()) + *available / 4 * 3;
+}
+
+Result<jit::OthersUse> WorkerProcess::look() {
+  constexpr double kDeadline_s = 10;
+  wire::FrameT request;
+  request.body.Set(wire::LookT());
+  TILEWRIGHT_ASSIGN_OR_RETURN(const wire::FrameT reply, ask(request, kDeadline_s));
+  const wire::LookedT* looked = reply.body.AsLooked();
+  if (!looked) return fail(ErrorCode::kInternal, "the measuring worker answered nonsense");
+  if (looked->failure) return fail(from_wire(*looked->failure));
+  return jit::OthersUse{looked->busy_percent, looked->pid, looked->memory_bytes, looked->exact};
 }
 
 Result<void> WorkerProcess::prepare(const Trial& trial) {

@@ -31,6 +31,9 @@ class WorkerProcess {
   /// when the deadline passed and it was killed, kCrash when it died by itself, with how.
   Result<wire::FrameT> ask(const wire::FrameT& request, double deadline_s);
 
+  /// What other processes do with the device. Errors: as ask(), and NVML's.
+  Result<jit::OthersUse> look();
+
   /// Has it make what the trials of this one's problem share, unless it just did, in its own time.
   /// Errors: as ask(), and what goes wrong there.
   Result<void> prepare(const Trial& trial);

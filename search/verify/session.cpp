@@ -10,6 +10,7 @@
 #include "search/verify.h"
 #include "search/verify/compare.h"
 #include "search/verify/coverage.h"
+#include "search/verify/device_budget.h"
 #include "search/verify/host_budget.h"
 #include "search/verify/needs.h"
 #include "search/verify/stored.h"
@@ -120,19 +121,16 @@ class Session : public VerifySession {
         tensors_(std::move(tensors)),
         stream_(std::move(stream)),
         budget_(job.memory_bytes),
+        device_memory_(job.device_memory ? job.device_memory
+                                         : std::make_shared<DeviceBudget>(context)),
         lazy_(context.driver().virtual_api() && bytes_of(tensors_.inputs) > kMostMade) {}
 
   Result<void> allocate_outputs() {
-    TILEWRIGHT_ASSIGN_OR_RETURN(const auto memory, context_.memory());
-    const std::size_t needed = bytes_of(tensors_.inputs) + bytes_of(tensors_.outputs);
-    if (needed > memory.free_bytes) {
-      return fail(
-          ErrorCode::kOutOfMemory,
-          fmt::format("{} need {} MiB of device memory, expected at most {} MiB",
-                      subject("tensors"), (needed + 0xfffff) >> 20, memory.free_bytes >> 20));
-    }
+    TILEWRIGHT_TRY(device_memory_->check(bytes_of(tensors_.inputs) + bytes_of(tensors_.outputs),
+                                         subject("tensors")));
     for (const TensorLayout& layout : tensors_.outputs) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer, jit::DeviceBuffer::allocate(context_, layout.bytes));
+      TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer,
+                                  device_memory_->allocate(layout.bytes, subject("outputs")));
       outputs_.push_back(std::move(buffer));
     }
     return {};
@@ -191,7 +189,7 @@ class Session : public VerifySession {
     std::optional<TestData> values;
     std::vector<jit::FilledBytes> images;  ///< by input: the whole buffer; poison where not made
     std::vector<MadeCells> made;
-    std::vector<jit::DeviceBuffer> buffers;  ///< empty: the shared ones hold it at times
+    std::vector<CountedBuffer> buffers;  ///< empty: the shared ones hold it at times
     // References of one way to store intermediates; others of the same problem replace it.
     std::string evaluated;
     std::optional<Evaluator> evaluator;
@@ -230,7 +228,7 @@ class Session : public VerifySession {
 
   /// Makes what `needs` asks for and is not there yet; `device`: there, too.
   Result<void> make(Data& data, const std::vector<std::vector<Rect>>& needs,
-                    std::vector<jit::DeviceBuffer>* device) {
+                    std::vector<CountedBuffer>* device) {
     std::size_t missing = 0;
     for (std::size_t i = 0; i < needs.size(); ++i) {
       std::int64_t elements = 0;
@@ -265,15 +263,15 @@ class Session : public VerifySession {
            layout.bytes;
   }
 
-  Result<void> upload(const Data& from, std::vector<jit::DeviceBuffer>& to) {
-    std::vector<jit::DeviceBuffer> buffers = std::move(to);
+  Result<void> upload(const Data& from, std::vector<CountedBuffer>& to) {
+    std::vector<CountedBuffer> buffers = std::move(to);
     to.clear();  // all of them, or none
     for (std::size_t i = 0; i < from.images.size(); ++i) {
       const auto& image = from.images[i];
       const TensorLayout& layout = tensors_.inputs[i];
       if (buffers.size() <= i) {
         TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer,
-                                    jit::DeviceBuffer::allocate(context_, image.size()));
+                                    device_memory_->allocate(image.size(), subject("inputs")));
         buffers.push_back(std::move(buffer));
       }
       if (!lazy_) {
@@ -298,8 +296,8 @@ class Session : public VerifySession {
   Result<void> use(DataKind kind) {
     TILEWRIGHT_ASSIGN_OR_RETURN(Data* const found, data(kind));
     Data& wanted = *found;
-    TILEWRIGHT_ASSIGN_OR_RETURN(auto memory, context_.memory());
-    const std::size_t room = memory.free_bytes / 2;
+    TILEWRIGHT_ASSIGN_OR_RETURN(std::size_t room, device_memory_->room());
+    room /= 2;
     bool resident = 2 * bytes_of(tensors_.inputs) <= (lazy_ ? room : std::min(kMostResident, room));
     if (resident && shared_.empty()) {
       if (wanted.buffers.empty()) TILEWRIGHT_TRY(upload(wanted, wanted.buffers));
@@ -327,7 +325,7 @@ class Session : public VerifySession {
 
   /// All inputs (random-normal ones) and outputs once more.
   struct Copy {
-    std::vector<jit::DeviceBuffer> inputs, outputs;
+    std::vector<CountedBuffer> inputs, outputs;
   };
 
   /// As many as asked for, or as half of the free memory holds.
@@ -335,14 +333,14 @@ class Session : public VerifySession {
     if (count == 0) copies_.clear();
     const std::size_t bytes = bytes_of(tensors_.inputs) + bytes_of(tensors_.outputs);
     while (copies_.size() < count) {
-      TILEWRIGHT_ASSIGN_OR_RETURN(const auto memory, context_.memory());
-      if (bytes > memory.free_bytes / 2) break;
+      TILEWRIGHT_ASSIGN_OR_RETURN(const std::size_t room, device_memory_->room());
+      if (bytes > room / 2) break;
       Copy copy;
       TILEWRIGHT_ASSIGN_OR_RETURN(Data* const values, data(DataKind::kNormal));
       TILEWRIGHT_TRY(upload(*values, copy.inputs));
       for (const TensorLayout& layout : tensors_.outputs) {
         TILEWRIGHT_ASSIGN_OR_RETURN(auto buffer,
-                                    jit::DeviceBuffer::allocate(context_, layout.bytes));
+                                    device_memory_->allocate(layout.bytes, subject("outputs")));
         copy.outputs.push_back(std::move(buffer));
       }
       copies_.push_back(std::move(copy));
@@ -351,8 +349,7 @@ class Session : public VerifySession {
   }
 
   std::map<std::string, jit::TensorArgument> arguments(
-      const std::vector<jit::DeviceBuffer>& inputs,
-      const std::vector<jit::DeviceBuffer>& outputs) const {
+      const std::vector<CountedBuffer>& inputs, const std::vector<CountedBuffer>& outputs) const {
     std::map<std::string, jit::TensorArgument> result;
     for (std::size_t i = 0; i < tensors_.inputs.size(); ++i) {
       result[tensors_.inputs[i].name] = tensors_.inputs[i].argument(inputs[i].address());
@@ -364,8 +361,8 @@ class Session : public VerifySession {
   }
 
   Result<jit::PreparedLaunch> prepare(const jit::LoadedPlan& plan,
-                                      const std::vector<jit::DeviceBuffer>& inputs,
-                                      const std::vector<jit::DeviceBuffer>& outputs) const {
+                                      const std::vector<CountedBuffer>& inputs,
+                                      const std::vector<CountedBuffer>& outputs) const {
     std::map<std::string, jit::TensorArgument> known = arguments(inputs, outputs);
     std::vector<jit::TensorArgument> ordered;
     for (const jit::PlanTensor* tensor : plan.arguments()) {
@@ -384,7 +381,8 @@ class Session : public VerifySession {
     std::size_t wanted = bytes == 0 ? 0 : bytes + 2 * kRedzone;
     if (workspace_.size() >= wanted) return {};
     workspace_ = {};
-    TILEWRIGHT_ASSIGN_OR_RETURN(workspace_, jit::DeviceBuffer::allocate(context_, wanted));
+    TILEWRIGHT_ASSIGN_OR_RETURN(workspace_,
+                                device_memory_->allocate(wanted, subject("intermediates")));
     return {};
   }
 
@@ -631,14 +629,15 @@ class Session : public VerifySession {
   Tensors tensors_;
   jit::Stream stream_;
   HostBudget budget_;
+  std::shared_ptr<DeviceBudget> device_memory_;
   bool lazy_;  ///< inputs are made where they are read
   std::map<DataKind, Data> data_;
-  std::vector<jit::DeviceBuffer> shared_;  ///< inputs, where not every kind can be resident
-  std::optional<DataKind> shared_kind_;    ///< what they hold
-  std::vector<jit::DeviceBuffer>* current_ = nullptr;
-  std::vector<jit::DeviceBuffer> outputs_;
+  std::vector<CountedBuffer> shared_;    ///< inputs, where not every kind can be resident
+  std::optional<DataKind> shared_kind_;  ///< what they hold
+  std::vector<CountedBuffer>* current_ = nullptr;
+  std::vector<CountedBuffer> outputs_;
   std::vector<Copy> copies_;  ///< of inputs and outputs, to be timed on
-  jit::DeviceBuffer workspace_;
+  CountedBuffer workspace_;
 };
 
 }  // namespace

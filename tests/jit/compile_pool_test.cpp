@@ -105,6 +105,25 @@ TEST(CompilePool, AWorkerThatEatsMemoryIsStopped) {
   EXPECT_EQ(outcome(pool->compile(kernel("k"), kHopper)), "ok");
 }
 
+TEST(CompilePool, OnesThatTakeTooLongOrTooMuchDoNotHoldUpTheOthers) {
+  constexpr auto kDeadline = 1s;
+  auto pool = start(2, [&](auto& options) {
+    options.deadline = kDeadline;
+    options.memory_bytes = std::size_t{700} << 20;
+  });
+  const auto begin = Clock::now();
+  std::vector<std::shared_future<Result<Image>>> bad, good;
+  for (const char* how : {"hang", "gluttony", "hang"})
+    bad.push_back(pool->submit(kernel("bad" + std::to_string(bad.size()), how), kHopper));
+  for (int i = 0; i < 6; ++i)
+    good.push_back(pool->submit(kernel("k" + std::to_string(i)), kHopper));
+  for (auto& image : good) EXPECT_EQ(outcome(image.get()), "ok");
+  EXPECT_EQ(outcome(bad[0].get()), "hang: compiling bad0.cu: no answer in 1000 ms");
+  EXPECT_THAT(outcome(bad[1].get()), HasSubstr("out_of_memory: compiling bad1.cu: "));
+  EXPECT_EQ(outcome(bad[2].get()), "hang: compiling bad2.cu: no answer in 1000 ms");
+  EXPECT_LT(Clock::now() - begin, 2 * kDeadline + 10s);
+}
+
 TEST(CompilePool, AnAllocationBeyondTheCapIsNotACrash) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers reserve more address space than any cap";

@@ -213,7 +213,7 @@ TEST_F(ProcessTest, AFaultComesWithItsReport) {
 }
 
 TEST_F(ProcessTest, AWorkerThatIsKilledAmidATrialIsACrash) {
-  start();
+  start({.attempts = 1});
   const std::vector<pid_t> workers = children_of(::getpid());
   ASSERT_EQ(workers.size(), 1u);
   std::thread killer([&] {
