@@ -93,9 +93,9 @@ CUresult tilewrightVgpuSetDeadline(double seconds);
 CUresult tilewrightVgpuReuseTimes(int on);
 /// Whether faults on request make times vary: then there is something to measure.
 CUresult tilewrightVgpuTimesVary(int* out);
-/// What later launches are checked for: "off", "memory" or "full" (docs/virtual-gpu.md), and the seed
-/// of the order in which their warps run, 0 being the usual one. Without: $TILEWRIGHT_VGPU_CHECK and
-/// $TILEWRIGHT_VGPU_SEED. To be set before memory is allocated: what is there counts as written.
+/// What later launches are checked for: "off", "memory", "full" (docs/virtual-gpu.md; to be set before
+/// memory is allocated) or null: as before; and the seed of the order of their warps, 0: the usual
+/// one; with null XORed to that before. Without: $TILEWRIGHT_VGPU_CHECK and $TILEWRIGHT_VGPU_SEED.
 CUresult tilewrightVgpuSetChecks(const char* level, std::uint64_t seed);
 /// What the checks have found since the last call: a JSON array, valid until the next call.
 const char* tilewrightVgpuReports();

@@ -1,6 +1,7 @@
-/// Is what the kernels wrote the operator? Two of the four parts of the contract (docs/adr/0006):
-/// exact small integers, and random-normal data within a probabilistic bound. docs/numerics.md says
-/// what data, what bound, and which blocks run where they are sampled.
+/// Is what the kernels wrote the operator? (docs/adr/0006.) Exact small integers, random-normal data
+/// within a probabilistic bound, and special values against the table of docs/numerics.md, which also
+/// says what data, what bound, and which blocks run where they are sampled. Where the operator asks
+/// for it: equal bits in a second run, and equal bits of a row whatever the rows beside it.
 ///
 /// Inputs are private copies; outputs and workspace are poisoned before each run; redzones around
 /// every tensor are checked after.
@@ -27,7 +28,7 @@ enum class DataKind : std::uint8_t { kInteger = 1, kNormal = 2, kAdversarial = 3
 struct VerifySettings {
   bool integer = true;
   bool normal = true;
-  bool adversarial = false;
+  bool adversarial = true;
   std::int64_t max_elements = 4096;  ///< of each output that are compared; all if it has no more
 };
 
@@ -43,7 +44,7 @@ struct Verification {
 
 /// Runs the plan of `op` at `bindings` on `context` once per data kind and compares with the
 /// evaluator. Errors: kWrongResult names output, element, data kind, value seen, value wanted and
-/// bound; whatever the launch fails with.
+/// bound, and lists the first wrong elements in Error::detail; whatever the launch fails with.
 /// `sample_blocks`: on the virtual GPU, blocks per launch; 0: all.
 struct VerifyJob {
   const templates::Operator* op = nullptr;

@@ -269,8 +269,10 @@ Result<void> compare(const TensorLayout& tensor, std::span<const std::int64_t> e
                      std::span<const templates::Reference> references, const std::byte* buffer,
                      DataKind kind, Verification& verification) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr std::size_t kMostListed = 8;
   double worst = 0;
   std::size_t worst_at = 0, wrong = 0;
+  std::string listed;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const templates::Reference& reference = references[i];
     double got = read_element(tensor.dtype, element_at(tensor, buffer, elements[i]), 0);
@@ -279,6 +281,7 @@ Result<void> compare(const TensorLayout& tensor, std::span<const std::int64_t> e
     double high = round_to(tensor.dtype, reference.value + error);
     double off = std::abs(got - reference.value);
     double bound = error + rounding_of(tensor.dtype, reference.value), ratio = 0;
+    if (std::isinf(error)) continue;  // anything may be there, NaN included
     bool same_class = std::isnan(got) == std::isnan(reference.value);
     if (!same_class || !(std::isnan(got) || (low <= got && got <= high))) {
       // What is out of bounds is so by its rounded bounds: beyond 1 whatever the quotient.
@@ -287,7 +290,10 @@ Result<void> compare(const TensorLayout& tensor, std::span<const std::int64_t> e
     } else if (std::isfinite(off) && bound > 0) {
       ratio = std::min(1.0, off / bound);
     }
-    if (ratio > 1) ++wrong;
+    if (ratio > 1 && ++wrong <= kMostListed) {
+      listed += fmt::format("\n  {} got {}, wanted {} within {:.3g}", place(tensor, elements[i]),
+                            got, round_to(tensor.dtype, reference.value), error);
+    }
     if (ratio > worst || (i == 0 && worst == 0)) {
       worst = ratio;
       worst_at = i;
@@ -307,7 +313,9 @@ Result<void> compare(const TensorLayout& tensor, std::span<const std::int64_t> e
                           "elements compared are wrong",
                           tensor.name, got, place(tensor, elements[worst_at]), to_string(kind),
                           round_to(tensor.dtype, reference.value), reference.error(), wrong,
-                          elements.size()));
+                          elements.size()),
+              fmt::format("the first wrong elements of '{}' ({} data):{}", tensor.name,
+                          to_string(kind), listed));
 }
 
 }  // namespace tilewright::search

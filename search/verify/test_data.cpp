@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "search/verify/adversarial.h"
 #include "search/verify/counter_hash.h"
 
 namespace tilewright::search {
@@ -146,6 +147,9 @@ TestData::TestData(const Operator& op, std::vector<std::vector<std::int64_t>> ex
                    DataKind kind, std::uint64_t seed)
     : kind_(kind) {
   std::vector<DataRole> roles = data_roles(op, extents);
+  if (kind == DataKind::kAdversarial) {
+    special_ = std::make_shared<const SpecialValues>(op, roles, extents, seed);
+  }
   for (std::size_t i = 0; i < extents.size(); ++i) {
     Tensor tensor{.dtype = op.values[i].dtype, .role = roles[i]};
     const auto& shape = extents[i];
@@ -153,8 +157,8 @@ TestData::TestData(const Operator& op, std::vector<std::vector<std::int64_t>> ex
     tensor.rows =
         std::accumulate(shape.begin(), shape.end() - 1, std::int64_t{1}, std::multiplies<>());
     if (shape.size() > 1) tensor.matrix_rows = shape[shape.size() - 2];
-    tensor.seed = counter_hash(seed, i + 1) ^ (kind == DataKind::kInteger ? 0 : 0x5851f42d4c957f2d);
-    if (kind == DataKind::kInteger) {
+    tensor.seed = counter_hash(seed, i + 1) ^ (kind == DataKind::kNormal ? 0x5851f42d4c957f2d : 0);
+    if (kind != DataKind::kNormal) {
       using Kind = DataRole::Kind;
       Kind role = tensor.role.kind;
       if (role == Kind::kLeft || role == Kind::kRight) make_pairs(tensor.role.depth, seed);
@@ -201,7 +205,7 @@ void TestData::part(std::size_t input, std::int64_t row, std::int64_t begin, std
                     void* out) const {
   const Tensor& tensor = tensors_[input];
   const Columns columns{begin, end};
-  if (kind_ != DataKind::kInteger) return normals(tensor, row, columns, out);
+  if (kind_ == DataKind::kNormal) return normals(tensor, row, columns, out);
   std::vector<std::int8_t> values(static_cast<std::size_t>(end - begin));
   integers(tensor, row, columns, values.data());
   if (tensor.dtype == DType::kF32) {
@@ -213,6 +217,7 @@ void TestData::part(std::size_t input, std::int64_t row, std::int64_t begin, std
       target[i] = tensor.codes[static_cast<std::size_t>(values[i] + 128)];
     }
   }
+  if (special_) special_->plant(input, row, begin, end, out);
 }
 
 void TestData::normals(const Tensor& tensor, std::int64_t row, Columns part, void* out) const {

@@ -12,9 +12,12 @@
 ///   - rows under softmax and max have few high values above a low ground; the highest is one, at an
 ///     end in half of the rows. Some rows are all negative.
 /// Normal: N(0, 1), scaled where a matmul contracts so that products are about N(0, 1).
+/// Adversarial: the integers, with special values among them (adversarial.h).
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "search/verify.h"
@@ -40,6 +43,8 @@ struct DataRole {
 };
 std::vector<DataRole> data_roles(const templates::Operator& op,
                                  const std::vector<std::vector<std::int64_t>>& input_extents);
+
+class SpecialValues;
 
 class TestData {
  public:
@@ -76,6 +81,7 @@ class TestData {
 
   DataKind kind_;
   std::vector<Tensor> tensors_;
+  std::shared_ptr<const SpecialValues> special_;  ///< of adversarial data
   /// By depth: for each k, 2 * pair + (1 for the second of the pair).
   std::map<std::int64_t, std::vector<std::uint32_t>> pairs_;
 };

@@ -60,8 +60,8 @@ VGPU_API tilewrightVgpuSetDeadline(double seconds) {
 VGPU_API tilewrightVgpuSetChecks(const char* level, std::uint64_t seed) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     vgpu::drain_all(gpu);
-    if (!level || !gpu.checking.set(level)) return CUDA_ERROR_INVALID_VALUE;
-    gpu.checking.seed = seed;
+    if (level && !gpu.checking.set(level)) return CUDA_ERROR_INVALID_VALUE;
+    gpu.checking.seed = level ? seed : gpu.checking.seed ^ seed;
     if (gpu.checking.check != vgpu::Check::kOff && context.memory) context.memory->track();
     return CUDA_SUCCESS;
   });

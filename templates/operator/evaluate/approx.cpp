@@ -11,6 +11,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Results below f32's normal numbers may be flushed to zero.
 constexpr double kSmallestNormal = 0x1p-126;
+constexpr double kSmallestNumber = 0x1p-149;
 
 double sigmoid(double x) {
   double e = std::exp(-std::abs(x));
@@ -76,7 +77,10 @@ Approx product(const Approx& a, const Approx& b) {
   double value = a.value * b.value;
   Approx result{value};
   double x = std::abs(a.value), y = std::abs(b.value);
-  if (!is_f32(value)) result.magnitude = own_magnitude(value, 1);
+  if (!is_f32(value)) {
+    result.magnitude = own_magnitude(value, 1);
+    if (std::abs(value) < kSmallestNormal) result.rounding = kSmallestNumber;
+  }
   if (b.magnitude > 0) result.magnitude += x * b.magnitude;
   if (a.magnitude > 0) result.magnitude += y * a.magnitude;
   if (b.rounding > 0) result.rounding += x * b.rounding;
@@ -198,6 +202,20 @@ Approx settled(Approx x) {
   return x;
 }
 
+bool is_unsure(const Approx& x) { return !std::isfinite(x.value) && std::isinf(x.rounding); }
+
+bool is_unsure_product(const Approx& a, const Approx& b) {
+  const auto may_be_zero = [](const Approx& x) {
+    return x.error() > 0 && std::abs(x.value) <= x.error();
+  };
+  return is_unsure(a) || is_unsure(b) || (std::isinf(a.value) && may_be_zero(b)) ||
+         (std::isinf(b.value) && may_be_zero(a));
+}
+
+Approx unsure(double value) {
+  return {std::isfinite(value) ? std::numeric_limits<double>::quiet_NaN() : value, 0, kInfinity};
+}
+
 Approx rounded(DType dtype, const Approx& x) {
   if (dtype == DType::kF32) {
     Approx result = x;
@@ -230,6 +248,28 @@ Approx PointwiseRules::unary(Op op, const Approx& x) const {
 }
 
 Approx PointwiseRules::apply(Op op, const Attributes& attributes, const Approx* operands) const {
+  const Approx &x = operands[0], &y = operands[1];
+  const Approx result = sure(op, attributes, operands);
+  if (op == Op::kSelect) {
+    const Approx& chosen = x.value != 0 ? y : operands[2];
+    return is_unsure(chosen) || (x.rounding > 0 && !std::isfinite(result.rounding))
+               ? unsure(result.value)
+               : result;
+  }
+  if (is_comparison(op)) {
+    return is_unsure(x) || is_unsure(y) ? Approx{result.value, 0, 1} : result;
+  }
+  bool any = false;
+  for (int i = 0; i < arity(op); ++i) any = any || is_unsure(operands[i]);
+  if (op == Op::kMul) any = is_unsure_product(x, y);
+  if (op == Op::kDiv) {
+    any = any || (!std::isfinite(result.value) && y.error() > 0 && std::abs(y.value) <= y.error());
+  }
+  return any ? unsure(result.value) : result;
+}
+
+/// As if there were no unsure operand.
+Approx PointwiseRules::sure(Op op, const Attributes& attributes, const Approx* operands) const {
   const Approx &x = operands[0], &y = operands[1];
   switch (op) {
     case Op::kAdd:

@@ -18,6 +18,7 @@ class PointwiseRules {
   Approx apply(Op op, const Attributes& attributes, const Approx* operands) const;
 
  private:
+  Approx sure(Op op, const Attributes& attributes, const Approx* operands) const;
   Approx unary(Op op, const Approx& x) const;
 
   Accuracy accuracy_;
@@ -28,6 +29,12 @@ Approx rounded(DType dtype, const Approx& x);
 
 /// Values beyond f32's range are infinite; what is not finite is not off.
 Approx settled(Approx x);
+
+/// Not finite, or not known to be: an infinity met what may be 0, so it may be NaN as well.
+bool is_unsure(const Approx& x);
+/// Whether the product of the two is such.
+bool is_unsure_product(const Approx& a, const Approx& b);
+Approx unsure(double value);
 
 /// `units` roundings of `value`, as magnitude.
 double own_magnitude(double value, double units);

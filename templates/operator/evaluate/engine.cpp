@@ -273,7 +273,10 @@ Approx Engine::product(const Vector& a, const Vector& b) const {
   if (a.approximate.empty() && b.approximate.empty()) {
     auto count = static_cast<std::int64_t>(a.exact.size());
     Dot sum = dot(a.exact.data(), b.exact.data(), count);
-    return settled({sum.sum, accumulation(sum.magnitude, count, a.integral && b.integral)});
+    const bool integral = a.integral && b.integral;
+    // Below f32's normal numbers products are rounded to what there is, or lost.
+    const double lost = !integral && std::abs(sum.sum) < 0x1p-126 ? 0x1p-126 : 0;
+    return settled({sum.sum, accumulation(sum.magnitude, count, integral), lost});
   }
   std::size_t count = std::max(a.approximate.size(), a.exact.size());
   auto at = [](const Vector& vector, std::size_t i) {
@@ -281,9 +284,10 @@ Approx Engine::product(const Vector& a, const Vector& b) const {
   };
   Approx sum;
   double size = 0;
-  bool integral = true;
+  bool integral = true, any_unsure = false;
   for (std::size_t i = 0; i < count; ++i) {
     Approx x = at(a, i), y = at(b, i);
+    any_unsure = any_unsure || is_unsure_product(x, y);
     double value = x.value * y.value;
     sum.value += value;
     size += std::abs(value);
@@ -293,6 +297,7 @@ Approx Engine::product(const Vector& a, const Vector& b) const {
     integral = integral && x.error() == 0 && y.error() == 0 && std::trunc(x.value) == x.value &&
                std::trunc(y.value) == y.value;
   }
+  if (any_unsure) return unsure(sum.value);
   sum.magnitude += accumulation(size, static_cast<std::int64_t>(count), integral);
   return settled(sum);
 }

@@ -45,7 +45,8 @@ Approx divided(Approx sum, double count) {
 }
 
 Approx mean_of(const ApproxRow& x) {
-  return divided(sum_of(x).total, static_cast<double>(x.size()));
+  // The sum is f32: where it overflows, so does the mean.
+  return divided(settled(sum_of(x).total), static_cast<double>(x.size()));
 }
 
 Approx maximum_of(const ApproxRow& x) {
@@ -161,8 +162,10 @@ double accumulation(double magnitude, std::int64_t count, bool integral) {
   return std::sqrt(static_cast<double>(count)) * magnitude;
 }
 
-ApproxRow reduce_row(Op op, const Attributes& attributes, const ApproxRow& x, const ApproxRow& gain,
-                     const ApproxRow& bias) {
+namespace {
+
+ApproxRow sure_row(Op op, const Attributes& attributes, const ApproxRow& x, const ApproxRow& gain,
+                   const ApproxRow& bias) {
   double eps = as_f32(attributes.eps);
   switch (op) {
     case Op::kReduceSum:
@@ -181,6 +184,20 @@ ApproxRow reduce_row(Op op, const Attributes& attributes, const ApproxRow& x, co
       assert(!"no row reduction");
       return {};
   }
+}
+
+}  // namespace
+
+ApproxRow reduce_row(Op op, const Attributes& attributes, const ApproxRow& x, const ApproxRow& gain,
+                     const ApproxRow& bias) {
+  ApproxRow result = sure_row(op, attributes, x, gain, bias);
+  const bool all = std::any_of(x.begin(), x.end(), is_unsure);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const bool own =
+        (i < gain.size() && is_unsure(gain[i])) || (i < bias.size() && is_unsure(bias[i]));
+    if (all || own) result[i] = unsure(result[i].value);
+  }
+  return result;
 }
 
 }  // namespace tilewright::templates

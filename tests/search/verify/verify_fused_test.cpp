@@ -97,11 +97,11 @@ TEST(VerifyFused, PassesARightKernelAtAnySizeAndStride) {
     auto result = run(p);
     EXPECT_EQ(outcome(result), "verified") << p.m << " " << p.n << " " << p.k;
     if (!result) continue;
-    EXPECT_EQ(result->total_elements, 2 * p.m * p.n);
+    EXPECT_EQ(result->total_elements, 3 * p.m * p.n);
     EXPECT_EQ(result->sampled, p.sample_blocks > 0);
     EXPECT_LE(result->worst_ratio, 1);
     if (p.sample_blocks == 0) {
-      EXPECT_EQ(result->elements, 2 * p.m * p.n);
+      EXPECT_EQ(result->elements, 3 * p.m * p.n);
     }
   }
 }
