@@ -204,24 +204,29 @@ mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r4], 1;
 // END
 @!%p1 bra B;
 ret;)"},
-      {"AnMbarrierThatTheAsyncProxyMayNotSee",
+      {"AnMbarrierOfAPeerThatTheAsyncProxyMayNotSee",
        "missing-proxy-fence",
-       kOne,
-       {32, 1, 1},
+       {2, 1, 1},
+       {1, 1, 1},
        ".shared .align 128 .b8 s[256];\n.shared .align 8 .b8 m[8];",
        R"(
-ld.param.u64 %d0, [p0]; mov.u32 %r0, %tid.x; mov.u32 %r1, s; mov.u32 %r4, m;
-setp.ne.u32 %p0, %r0, 0; @%p0 ret;
+mov.u32 %r1, s; mov.u32 %r4, m;
 mbarrier.init.shared::cta.b64 [%r4], 1; // OTHER
+mbarrier.arrive.expect_tx.shared::cta.b64 %d2, [%r4], 16;
 // BAD
 // GOOD
 fence.mbarrier_init.release.cluster;
 // END
-mbarrier.arrive.expect_tx.shared::cta.b64 %d2, [%r4], 256;
-cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0], 256, [%r4]; // HERE
+barrier.cluster.arrive; barrier.cluster.wait;
+mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1;
+mapa.shared::cluster.u32 %r6, %r4, %r5;
+add.u32 %r2, %r1, 128; mapa.shared::cluster.u32 %r5, %r2, %r5;
+cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r5], [%r1], 16, [%r6]; // HERE
 A: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r4], 0;
 @!%p1 bra A;
-ret;)"},
+barrier.cluster.arrive; barrier.cluster.wait;
+ret;)",
+       {2, 1, 1}},
       {"AnMbarrierThatPeersMayNotSee",
        "mbarrier-misuse",
        {2, 1, 1},

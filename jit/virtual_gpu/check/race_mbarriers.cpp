@@ -138,6 +138,9 @@ void RaceChecker::check_visible(const AsyncOperation& operation) {
   if (operation.completion != AsyncOperation::Completion::kMbarrier || operation.arrivals != 0)
     return;
   Warp& warp = *operation.warp;
+  // Within a block compilers rely on the barrier alone, Triton's among them; that it orders the
+  // initialisation is checked elsewhere.
+  if (operation.mbarrier.block == warp.block) return;
   const MbarrierState& barrier = mbarrier_of(operation.mbarrier);
   const Knowledge& knowledge = state_of(warp).knowledge;
   auto covered = [&](const Clock& clock) {

@@ -193,6 +193,7 @@ def check_memory(device):
     view = np.ctypeslib.as_array(ctypes.cast(int(host), ctypes.POINTER(FLOAT)), (10,))
     view[:] = 1
     Add()(ok(driver.cuMemHostGetDevicePointer(host, 0)), 3.0, 10)
+    ok(driver.cuCtxSynchronize())
     assert (view == 4).all()
     ok(driver.cuMemFreeHost(host))
 
