@@ -180,7 +180,8 @@ class RocksStore final : public Store {
       batch.Delete(columns_->trials, victim);
       batch.Delete(columns_->meta, index_key(victim));
     }
-    TILEWRIGHT_TRY(columns_->write({}, batch, "trial " + trial.id));
+    TILEWRIGHT_TRY(columns_->write(trial.synced ? synced_ : rocksdb::WriteOptions{}, batch,
+                                   "trial " + trial.id));
     trace("trial", trial.id, trial.body);
     std::lock_guard lock(mutex_);
     for (const std::string& victim : victims) trials_.remove(victim);

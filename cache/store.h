@@ -21,7 +21,8 @@ namespace tilewright::cache {
 struct StoredTrial {
   std::string id;  ///< digest of group, family, config, generator, device, shape
   std::string body;
-  Digest generator;  ///< trials of others are evicted first. Written only, not read back
+  Digest generator;     ///< trials of others are evicted first. Written only, not read back
+  bool synced = false;  ///< to be written so that it survives the host, too. Likewise
 };
 
 using Images = std::vector<std::shared_ptr<const jit::Image>>;
@@ -74,7 +75,7 @@ class Store {
   Result<void> put_image(const jit::Image& image);
 
   virtual Result<std::optional<StoredTrial>> trial(const std::string& id) const = 0;
-  /// Written to the log, not synced: survives a killed process. The oldest trials are evicted above
+  /// Written to the log and, unless it asks for that, not synced: survives a killed process. The oldest trials are evicted above
   /// their share of the cap, those of other generators first.
   virtual Result<void> put_trial(const StoredTrial& trial) = 0;
   virtual Result<void> each_trial(const std::function<bool(const StoredTrial&)>& visit) const = 0;

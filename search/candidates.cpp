@@ -103,6 +103,7 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   if (job.arm->best >= 0 && trial.measure.objective != Objective::kEnergy)
     trial.measure.cut_off_us = 2 * job.arm->best_us();
   trial.measure.deadline_s = deadline_s();
+  note(hooks_.begin, report);
   TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, measurer_.run(trial));
   if (!result.failure) {
     ++sound_trials_;
@@ -124,9 +125,10 @@ double CandidatePipeline::deadline_s() const {
 }
 
 /// A disk that is full costs the next tune its memory, and this one nothing.
-void CandidatePipeline::journal(const CandidateReport& report) {
-  if (!hooks_.journal) return;
-  auto written = hooks_.journal(report);
+void CandidatePipeline::note(const std::function<Result<void>(const CandidateReport&)>& hook,
+                             const CandidateReport& report) {
+  if (!hook) return;
+  auto written = hook(report);
   if (written || journal_failure_) return;
   journal_failure_ = with_context(std::move(written.error()), "a trial was not recorded");
   if (hooks_.warn) hooks_.warn(*journal_failure_);
@@ -142,12 +144,14 @@ Result<bool> CandidatePipeline::finish(Job& job) {
     while (job.image.wait_for(50ms) != std::future_status::ready)
       if (stop_.stop_requested()) return false;
     auto measured = measure(job);
-    if (!measured && measured.error().code == ErrorCode::kCancelled && stop_.stop_requested())
+    if (!measured && measured.error().code == ErrorCode::kCancelled && stop_.stop_requested()) {
+      note(hooks_.stopped, job.report);
       return false;
+    }
     TILEWRIGHT_ASSIGN_OR_RETURN(image, std::move(measured));
   }
   // First of all: a tune that is killed now knows it the next time.
-  if (!job.report.recalled) journal(job.report);
+  if (!job.report.recalled) note(hooks_.journal, job.report);
   job.arm->take(std::move(job.report), std::move(image));
   clock_.step(what, best_us());
   return true;

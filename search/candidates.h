@@ -55,7 +55,8 @@ class CandidatePipeline {
     std::shared_future<Result<jit::Image>> image;
   };
   void prepare(Arm& arm);
-  void journal(const CandidateReport& report);
+  void note(const std::function<Result<void>(const CandidateReport&)>& hook,
+            const CandidateReport& report);
   /// False when stopped before the image was there, or amid the trial.
   Result<bool> finish(Job& job);
   /// Fills in the job's report; the image is null if it did not compile.

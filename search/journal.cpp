@@ -71,7 +71,9 @@ std::string trial_body(const CandidateReport& candidate) {
   for (const Digest& image : candidate.images) body["images"].push_back(image.hex());
   for (const jit::KernelResources& resources : candidate.resources)
     body["resources"].push_back(json_of(resources));
-  if (candidate.failure) {
+  if (candidate.begun > 0) {
+    body["begun"] = candidate.begun;
+  } else if (candidate.failure) {
     body["failure"] = {{"code", static_cast<int>(candidate.failure->code)},
                        {"reason", to_string(candidate.failure->code)},
                        {"message", candidate.failure->message},
@@ -106,7 +108,15 @@ Result<CandidateReport> parse_trial_body(const std::string& text) {
     }
     for (const json& resources : body.at("resources"))
       candidate.resources.push_back(resources_of(resources));
-    if (const auto failure = body.find("failure"); failure != body.end()) {
+    if (const auto begun = body.find("begun"); begun != body.end()) {
+      candidate.begun = *begun;
+      candidate.failure = Error{
+          ErrorCode::kCrash,
+          fmt::format("begun {} and never ended: it took the process or the host down, or was "
+                      "killed with it",
+                      candidate.begun == 1 ? "once" : fmt::format("{} times", candidate.begun)),
+          {}};
+    } else if (const auto failure = body.find("failure"); failure != body.end()) {
       const int code = failure->at("code");
       if (code < static_cast<int>(ErrorCode::kInvalidArgument) ||
           code > static_cast<int>(ErrorCode::kInternal))

@@ -130,6 +130,9 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
 
 namespace {
 
+/// Begun so often and never ended, a trial is not begun again: it may be what takes the host down.
+constexpr int kQuarantine = 2;
+
 /// A failure that comes again; the others may be the machine's, and are tried again.
 bool is_candidates_own(ErrorCode code) {
   switch (code) {
@@ -139,6 +142,7 @@ bool is_candidates_own(ErrorCode code) {
     case ErrorCode::kFault:
     case ErrorCode::kHang:
     case ErrorCode::kWrongResult:
+    case ErrorCode::kCrash:  // twice: the measurer tries again
       return true;
     default:
       return false;
@@ -158,13 +162,29 @@ TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
     if (!stored || !*stored) return std::nullopt;
     auto candidate = parse_trial_body((*stored)->body);
     if (!candidate || candidate->config != config) return std::nullopt;
+    if (candidate->begun > 0 && candidate->begun < kQuarantine) return std::nullopt;
     if (candidate->failure && !is_candidates_own(candidate->failure->code)) return std::nullopt;
     return std::move(*candidate);
   };
-  hooks.journal = [&store, request, device](const CandidateReport& candidate) {
+  const auto put = [&store, request, device](const CandidateReport& candidate, bool synced) {
     return store.put_trial(
         {trial_id(request, device, candidate.group, candidate.family, candidate.config),
-         trial_body(candidate), request.generator});
+         trial_body(candidate), request.generator, synced});
+  };
+  hooks.journal = [put](const CandidateReport& candidate) { return put(candidate, false); };
+  hooks.begin = [&store, request, device, put](const CandidateReport& candidate) {
+    CandidateReport begun = candidate;
+    begun.begun = 1;
+    const auto stored =
+        store.trial(trial_id(request, device, candidate.group, candidate.family, candidate.config));
+    if (stored && *stored)
+      if (const auto before = parse_trial_body((*stored)->body)) begun.begun += before->begun;
+    return put(begun, true);
+  };
+  hooks.stopped = [put](const CandidateReport& candidate) {
+    CandidateReport stopped = candidate;
+    stopped.failure = Error{ErrorCode::kCancelled, "stopped amid the trial", {}};
+    return put(stopped, false);
   };
   return hooks;
 }

@@ -66,6 +66,7 @@ struct CandidateReport {
   int shared_bytes = 0;  ///< static and dynamic, of the launch that needs most
   double compile_ms = 0;
   bool recalled = false;  ///< from the journal: not run this time
+  int begun = 0;  ///< of a trial without an end: how often it was begun. Then failure is kCrash
 };
 
 struct GroupReport {
@@ -151,6 +152,11 @@ struct TuneHooks {
   /// Called for every trial as soon as it is known, from the tuning thread.
   /// One that fails is in the report, and does not end the tune.
   std::function<Result<void>(const CandidateReport&)> journal;
+  /// Called before a trial is run, with group, family and config: what takes the process or the host
+  /// down is known afterwards. What it returns is handled as journal's.
+  std::function<Result<void>(const CandidateReport&)> begin;
+  /// The trial that was begun was stopped: it says nothing.
+  std::function<Result<void>(const CandidateReport&)> stopped;
   std::function<void(const Error&)> warn;  ///< the first time that the journal fails
   std::function<void(const TuneProgress&)> progress;
 };

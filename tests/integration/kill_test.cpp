@@ -55,6 +55,12 @@ class Process {
     if (child_ > 0 && waitpid(child_, &status_, WNOHANG) == child_) child_ = -1;
     return child_ > 0;
   }
+  /// Until it ends by itself; returns its exit code, -1 for a signal.
+  int wait() {
+    if (running()) waitpid(child_, &status_, 0);
+    child_ = -1;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+  }
   /// Returns the wait status.
   int end(int signal) {
     if (running()) {
@@ -128,6 +134,32 @@ class KillTest : public ::testing::Test {
     std::map<std::string, std::string> trials;
     std::map<std::string, cache::Record> records;  ///< by problem
   };
+  Process start_tune(const std::filesystem::path& cache, int m) {
+    return Process({kBin + "tilewright", "--no-daemon", "--verbose", "--cache", cache.string(),
+                    "--device", "virtual:l4", "tune",
+                    std::string(TILEWRIGHT_SOURCE_DIR) + "/configs/operators/bias_gelu.yaml",
+                    "--shape", "M=" + std::to_string(m) + ",N=64", "--budget", "8"},
+                   folder_.path() / "log");
+  }
+
+  /// What is launched at the sizes of each entry, by its range.
+  static std::map<std::string, std::vector<std::string>> choices(
+      const std::filesystem::path& folder) {
+    std::map<std::string, std::vector<std::string>> choices;
+    auto store = value_of(cache::open_rocks_store({folder}));
+    cache::testing::must(store->each([&](const cache::Record& record) {
+      for (const cache::Entry& entry : record.entries) {
+        std::string range;
+        for (const auto& [dimension, ends] : entry.plan.chosen_for)
+          range += dimension + "=" + std::to_string(ends.low) + ".." + std::to_string(ends.high);
+        for (const jit::PlanLaunch& launch : entry.plan.launches)
+          choices[range].push_back(launch.image.hex());
+      }
+      return true;
+    }));
+    return choices;
+  }
+
   /// Of the store, whose owner is gone. Every trial is one that can be read, every record has its
   /// images.
   Contents contents() {
@@ -150,17 +182,14 @@ class KillTest : public ::testing::Test {
   /// After a kill: all that was there before, and all that was said to be kept since, byte for byte.
   /// And what was there was not run again.
   void expect_kept(const Contents& before, const Contents& after) {
-    std::map<std::string, std::string> records;  // the last word on each
-    for (const Kept& one : kept()) {
-      if (one.kind == "record") {
-        records[one.name] = one.digest;
-        continue;
-      }
-      ++said_kept_;
-      auto found = after.trials.find(one.name);
-      ASSERT_TRUE(found != after.trials.end()) << "lost trial " << one.name;
-      EXPECT_EQ(digest_of(found->second).hex(), one.digest) << one.name;
-      auto known = before.trials.find(one.name);
+    std::map<std::string, std::string> records, trials;  // the last word on each
+    for (const Kept& one : kept()) (one.kind == "record" ? records : trials)[one.name] = one.digest;
+    for (const auto& [id, digest] : trials) {
+      auto found = after.trials.find(id);
+      ASSERT_TRUE(found != after.trials.end()) << "lost trial " << id;
+      EXPECT_EQ(digest_of(found->second).hex(), digest) << id;
+      said_kept_ += !is_begun(found->second);
+      auto known = before.trials.find(id);
       if (known != before.trials.end())
         EXPECT_TRUE(may_be_repeated(known->second)) << "repeated: " << known->second;
     }
@@ -184,11 +213,16 @@ class KillTest : public ::testing::Test {
       }
     }
   }
-  /// What failed for a reason of the machine's is tried again.
+  static bool is_begun(const std::string& body) {
+    return value_of(search::parse_trial_body(body)).begun > 0;
+  }
+  /// What was begun and has not ended, or failed for a reason of the machine's, is tried again.
   static bool may_be_repeated(const std::string& body) {
     auto trial = value_of(search::parse_trial_body(body));
+    if (trial.begun > 0) return true;
     return trial.failure && trial.failure->code != ErrorCode::kCompile &&
            trial.failure->code != ErrorCode::kUnsupported &&
+           trial.failure->code != ErrorCode::kCrash &&
            trial.failure->code != ErrorCode::kWrongResult;
   }
 
@@ -247,11 +281,7 @@ TEST_F(KillTest, TheCommandDuringAWrite) {
   Contents before;
   int finished = 0;
   for (int round = 0; round < kRounds; ++round) {
-    Process tune({kBin + "tilewright", "--no-daemon", "--verbose", "--cache",
-                  cache_folder().string(), "--device", "virtual:l4", "tune",
-                  std::string(TILEWRIGHT_SOURCE_DIR) + "/configs/operators/bias_gelu.yaml",
-                  "--shape", "M=" + std::to_string(16 + finished) + ",N=64", "--budget", "8"},
-                 folder_.path() / "log");
+    Process tune = start_tune(cache_folder(), 16 + finished);
     wait_for_kept(1 + random_() % 8, [&] { return !tune.running(); });
     int status = tune.end(SIGKILL);
     if (WIFEXITED(status)) {
@@ -263,6 +293,12 @@ TEST_F(KillTest, TheCommandDuringAWrite) {
     before = std::move(after);
   }
   EXPECT_GE(said_kept_, kRounds) << "the rounds were too short to try anything: " << said();
+
+  // Where a tune was killed until it ended, it chose what one chooses that nobody disturbs.
+  ASSERT_EQ(start_tune(cache_folder(), 16 + finished).wait(), 0) << said();
+  const std::filesystem::path quiet = folder_.path() / "quiet";
+  for (int m = 16; m <= 16 + finished; ++m) ASSERT_EQ(start_tune(quiet, m).wait(), 0) << said();
+  EXPECT_EQ(choices(cache_folder()), choices(quiet));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "search/record.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "samples.h"
@@ -172,6 +173,32 @@ TEST(JournalInAStore, RecallsWhatItJournaledAndNothingElse) {
   ASSERT_TRUE(store->put_trial(
       {trial_id(request(), report.device, good.group, good.family, good.config), "torn"}));
   EXPECT_FALSE(hooks.recall(good.group, good.family, good.config));
+}
+
+TEST(Record, ATrialThatTookTheProcessDownTwiceIsNotBegunAThirdTime) {
+  const auto store = cache::memory_store();
+  const TuneReport report = samples::report();
+  const TuneHooks hooks = journal_in(*store, request(), report.device);
+  const CandidateReport& candidate = report.candidates.front();
+  const auto recalled = [&] {
+    return hooks.recall(candidate.group, candidate.family, candidate.config);
+  };
+  ASSERT_TRUE(hooks.begin(candidate));
+  EXPECT_FALSE(recalled()) << "it may have been killed";
+  ASSERT_TRUE(hooks.begin(candidate));
+  ASSERT_TRUE(recalled());
+  EXPECT_EQ(recalled()->failure->code, ErrorCode::kCrash);
+  EXPECT_THAT(recalled()->failure->message, testing::HasSubstr("begun 2 times and never ended"));
+
+  // One that was stopped, or ended after all, begins from nothing.
+  ASSERT_TRUE(hooks.stopped(candidate));
+  EXPECT_FALSE(recalled());
+  ASSERT_TRUE(hooks.begin(candidate));
+  EXPECT_FALSE(recalled());
+  ASSERT_TRUE(hooks.journal(candidate));
+  ASSERT_TRUE(recalled());
+  EXPECT_FALSE(recalled()->failure);
+  EXPECT_EQ(recalled()->begun, 0);
 }
 
 }  // namespace
