@@ -224,6 +224,9 @@ Result<Config> Config::parse(const std::string& yaml, const std::string& file) {
     tune.read("seed", config.tune.seed, 0, std::numeric_limits<std::int64_t>::max());
     tune.read("queue", config.tune.queue, 0);
     tune.time("retry_after", config.tune.retry_after_s);
+    tune.one_of("when", config.tune.when, {"never", "idle", "always"});
+    tune.time("patience", config.tune.patience_s);
+    tune.size("memory", config.tune.memory_bytes);
     tune.finish();
     Section fallback = root.section("fallback");
     fallback.read("verify", config.fallback.verify);

@@ -49,8 +49,11 @@ struct TuneConfig {
   double seconds = 120;  ///< 0: no limit
   std::string strategy = "random";
   std::uint64_t seed = 1;
-  int queue = 256;             ///< background tunes that wait, at most
-  double retry_after_s = 600;  ///< a problem whose tune failed is left alone for so long
+  int queue = 256;               ///< background tunes that wait, at most
+  double retry_after_s = 600;    ///< a problem whose tune failed is left alone for so long
+  std::string when = "idle";     ///< of search::when_named: others use the device as well
+  double patience_s = 600;       ///< of a trial, until others leave the device idle
+  std::size_t memory_bytes = 0;  ///< of the device, for trials; 0: what is free, less a reserve
 };
 
 struct FallbackConfig {

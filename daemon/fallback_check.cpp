@@ -84,7 +84,7 @@ Result<bool> FallbackCheck::run(const search::Composition& composition, bool dis
   }
   auto result = measurer_.run(trial);
   if (!result) {
-    broken_ = true;
+    broken_ = result.error().code != ErrorCode::kBusy;
     spdlog::warn("fallback of {} is not verified: {}", op_->name, result.error().message);
     return false;
   }

@@ -37,8 +37,9 @@ struct TuneSettings {
   bool graph = false, warm_l2 = false;
   bool replace = false;                        ///< run known trials again, and keep the result
   std::optional<std::uint64_t> sample_blocks;  ///< of the virtual GPU; 0: all
-  std::string objective;  ///< "throughput", "p99", "energy"; empty: latency
-  double precision = 0;   ///< share of the median to which it is measured; 0: the usual one
+  std::string objective;                       ///< "throughput", "p99", "energy"; empty: latency
+  double precision = 0;  ///< share of the median to which it is measured; 0: the usual one
+  std::string when;      ///< others use the device: "idle", "always"; empty: as configured
 
   bool operator==(const TuneSettings&) const = default;
 };

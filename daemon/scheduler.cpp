@@ -20,6 +20,7 @@ std::string to_text(const TuneSettings& settings) {
   if (settings.warm_l2) text += ", warm L2";
   if (!settings.objective.empty()) text += ", " + settings.objective;
   if (settings.precision > 0) text += fmt::format(", to {} %", 100 * settings.precision);
+  if (!settings.when.empty()) text += ", when " + settings.when;
   if (settings.replace) text += ", fresh";
   if (settings.sample_blocks) text += fmt::format(", {} sampled blocks", *settings.sample_blocks);
   return text;

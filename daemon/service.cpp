@@ -164,8 +164,12 @@ std::shared_ptr<const Reply> Service::find(const protocol::Problem& problem) {
   return reply;
 }
 
+bool Service::tunes_in_background() const {
+  return config_.tune.background && config_.tune.when != "never";
+}
+
 void Service::want_tune(const Reply& fallback) {
-  if (!config_.tune.background) return;
+  if (!tunes_in_background()) return;
   auto now = std::chrono::steady_clock::now();
   auto pause = std::min<std::chrono::steady_clock::duration>(
       kAskAgain, std::chrono::milliseconds(std::int64_t(config_.tune.retry_after_s * 1000)));
@@ -246,7 +250,7 @@ Result<std::shared_ptr<const Reply>> Service::make_reply(const Problem& problem)
   }
   auto planned = planner_.fallback(problem, nearest ? &*nearest : nullptr);
   if (!planned) {
-    if (config_.tune.background) scheduler_.background(tune_key(problem), problem, settings());
+    if (tunes_in_background()) scheduler_.background(tune_key(problem), problem, settings());
     return fail(std::move(planned.error()));
   }
   ++counters_.fallbacks;
@@ -377,6 +381,7 @@ Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Li
   settings.replace = request.replace;
   if (request.objective != "latency") settings.objective = request.objective;
   settings.precision = request.precision;
+  settings.when = request.when;
   if (request.sample_blocks >= 0) settings.sample_blocks = std::uint64_t(request.sample_blocks);
   return scheduler_.request(tune_key(problem), problem, settings, request.priority,
                             std::move(listener));
@@ -420,6 +425,7 @@ protocol::Statistics Service::statistics() const {
   add("tunes_failed", double(tunes.failed));
   add("tunes_interrupted", double(tunes.interrupted));
   add("tunes_refused", double(tunes.refused));
+  add("tunes_in_background", tunes_in_background() ? 1 : 0);
   ReplyCache::Size replies = replies_.size();
   add("replies", double(replies.replies));
   add("reply_bytes", double(replies.bytes));

@@ -92,6 +92,7 @@ class Service {
                                             protocol::Source source) const;
   TuneSettings settings() const;
   /// Queues what is served as a fallback, unless it was asked for a moment ago.
+  bool tunes_in_background() const;
   void want_tune(const Reply& fallback);
   /// Serves what the store holds now, and tells those who subscribed to the problem; to all
   /// problems, if it is empty.

@@ -72,12 +72,19 @@ class TuningPlanner final : public Planner {
     request.replace = settings.replace;
     search::TuneHooks hooks = search::journal_in(store_, request, device());
     if (settings.replace) hooks.recall = nullptr;
+    TILEWRIGHT_ASSIGN_OR_RETURN(search::BusyPolicy policy, policy_of(settings));
+    search::TuneProgress last;
     hooks.progress = [&](const search::TuneProgress& at) {
+      last = at;
       progress({at.done, at.total, at.seconds, at.eta_seconds, at.best_us, at.current});
     };
+    policy.waiting = [&](const std::string& text) {
+      progress({last.done, last.total, last.seconds, last.eta_seconds, last.best_us, text});
+    };
     std::unique_lock lock(device_mutex_);
-    TILEWRIGHT_TRY(open_measurer());
+    TILEWRIGHT_TRY(open_measurer(std::move(policy)));
     auto report = search::tune(request, *compiler_, *measurer_, hooks, stop);
+    if (measurer_) measurer_->set_policy({});  // what it tells ends with this call
     release_measurer();
     lock.unlock();
     if (!report) return fail(std::move(report.error()));
@@ -148,10 +155,13 @@ class TuningPlanner final : public Planner {
   /// plan.
   Result<bool> verify(const Problem& problem, const search::Composition& wide,
                       const search::Composition& narrow) {
-    if (!config_.fallback.verify) return false;
+    if (!config_.fallback.verify || config_.tune.when == "never") return false;
     std::unique_lock lock(device_mutex_, std::try_to_lock);
     if (!lock) return false;
-    if (auto opened = open_measurer(); !opened) {
+    // It may not wait: somebody waits for the fallback.
+    TILEWRIGHT_ASSIGN_OR_RETURN(search::BusyPolicy policy, policy_of({}));
+    policy.patience_s = 0;
+    if (auto opened = open_measurer(std::move(policy)); !opened) {
       spdlog::info("fallback is not verified: {}", opened.error().message);
       return false;
     }
@@ -163,12 +173,28 @@ class TuningPlanner final : public Planner {
     return verified;
   }
 
-  Result<void> open_measurer() {
-    if (measurer_) return {};
+  Result<search::BusyPolicy> policy_of(const TuneSettings& settings) const {
+    // never is of the background; who asks for a tune has it once the device is idle.
+    const std::string configured = config_.tune.when == "never" ? "idle" : config_.tune.when;
+    const std::string& name = settings.when.empty() ? configured : settings.when;
+    const auto when = search::when_named(name);
+    if (!when)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("when of the tune is '{}', expected never, idle or always", name));
+    return search::BusyPolicy{.when = *when, .patience_s = config_.tune.patience_s};
+  }
+
+  Result<void> open_measurer(search::BusyPolicy policy) {
+    if (measurer_) {
+      measurer_->set_policy(std::move(policy));
+      return {};
+    }
     search::MeasureProcessOptions options;
     options.driver.kind = driver_->kind();
     options.driver.virtual_device = config_.device.virtual_device;
     options.ordinal = config_.device.ordinal;
+    options.device_memory_bytes = config_.tune.memory_bytes;
+    options.busy = std::move(policy);
     TILEWRIGHT_ASSIGN_OR_RETURN(measurer_, search::measure_in_process(options));
     return {};
   }

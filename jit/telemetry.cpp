@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace tilewright::jit {
@@ -47,6 +48,13 @@ struct ProcessUtilisation {
   unsigned sm, memory, encoder, decoder;  ///< percent
 };
 constexpr unsigned long long kNotAvailable = ~0ull;
+constexpr std::uint64_t kSamplePeriod_us = 1'000'000;
+
+std::uint64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
 
 }  // namespace
 
@@ -205,13 +213,23 @@ Result<OthersUse> Telemetry::others(std::uint64_t since_us) const {
   TILEWRIGHT_ASSIGN_OR_RETURN(const DeviceUse use, this->use());
   const auto ours = static_cast<std::uint32_t>(::getpid());
   OthersUse others;
-  bool any = false;
+  bool any = false, listed = false;
   for (const DeviceUse::Process& process : use.processes) {
-    if (process.pid == ours) continue;
+    if (process.pid == ours) {
+      listed = true;
+      continue;
+    }
     any = true;
     others.pid = process.pid;
     others.memory_bytes += process.memory_bytes;
   }
+  // In a container with process ids of its own, we are one of the list whose id is not ours.
+  if (!listed) {
+    others = {.exact = false};
+    others.busy_percent = use.processes.size() == 1 ? 0 : use.busy_percent;
+    return others;
+  }
+  if (since_us == 0) since_us = now_us() - kSamplePeriod_us;
   std::vector<ProcessUtilisation> samples(128);
   auto count = static_cast<unsigned>(samples.size());
   const auto call = library_->process_utilisation;

@@ -43,7 +43,8 @@ struct OthersUse {
   unsigned busy_percent = 0;
   std::uint32_t pid = 0;           ///< whose share is the greatest; 0: nobody's
   std::uint64_t memory_bytes = 0;  ///< of all of them, where it is told
-  /// False: the share is everybody's, since the device does not tell them apart (a part of a GPU).
+  /// False: the share is everybody's, ours too, since the device does not tell them apart (a part of
+  /// a GPU), or we do not know which is ours (in a container with process ids of its own).
   bool exact = true;
 };
 
@@ -60,8 +61,8 @@ class Telemetry {
   Result<DeviceState> state() const;
   /// Errors as of state().
   Result<DeviceUse> use() const;
-  /// Since a moment (microseconds since 1970) or for NVML's sample period, at most the last second or
-  /// so. In a container with process ids of its own, NVML's are not ours. Errors as of state().
+  /// Since a moment (microseconds since 1970), at most the last second or so; 0: that. For a process
+  /// that has a context. Errors as of state().
   Result<OthersUse> others(std::uint64_t since_us = 0) const;
   /// Millijoules since the driver was loaded. Errors: kUnsupported.
   Result<double> energy_mj() const;

@@ -93,6 +93,11 @@ Result<DaemonTuning> DaemonTuning::start(const Session& session, const TuningFla
                                          protocol::Channel daemon) {
   const protocol::Welcome& welcome = daemon.welcome();
   TILEWRIGHT_TRY(check_same(session, welcome));
+  if (flags.memory_mib > 0)
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--memory is {}, and the daemon that owns the cache has its own cap "
+                            "(tune.memory): end it, or give --no-daemon and another --cache",
+                            flags.memory_mib));
   protocol::Tune settings;
   if (session.options.device != "auto") {
     TILEWRIGHT_ASSIGN_OR_RETURN(auto choice, session.device());
@@ -116,6 +121,7 @@ Result<DaemonTuning> DaemonTuning::start(const Session& session, const TuningFla
   settings.warm_l2 = flags.warm_l2;
   settings.replace = flags.fresh;
   settings.objective = flags.objective;
+  settings.when = flags.when;
   // Said only where it differs from the usual one, so that equal tunes are equal.
   if (flags.precision != search::MeasureSettings{}.precision) settings.precision = flags.precision;
   // The daemon's default is this one too; said only where it differs, so that equal tunes are equal.

@@ -1,8 +1,11 @@
 #include "client/cli/tuning.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "client/cli/validators.h"
 #include "search/record.h"
@@ -27,6 +30,13 @@ void add_tuning_flags(CLI::App& command, TuningFlags& flags) {
       .add_option("--precision", flags.precision,
                   "Launch until the median is known to this share of it; 0.02 is 2 %")
       ->check(at_least(0));
+  command
+      .add_option("--when", flags.when,
+                  "While others use the device: idle waits for them; always measures (the default "
+                  "without a daemon); never refuses to")
+      ->check(CLI::IsMember({"never", "idle", "always"}));
+  command.add_option("--memory", flags.memory_mib,
+                     "MiB of device memory that trials may take; 0: what is free, less a reserve");
   command.add_flag("--fresh", flags.fresh, "Run trials again that the cache knows");
   command.add_option("--sample-blocks", flags.sample_blocks,
                      "Blocks of a launch that the virtual GPU executes; 0: all");
@@ -50,6 +60,8 @@ Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
   search::MeasureProcessOptions process;
   process.driver = device.driver;
   process.ordinal = device.ordinal;
+  process.device_memory_bytes = flags.memory_mib << 20;
+  process.busy.when = search::when_named(flags.when).value_or(search::When::kAlways);
   TILEWRIGHT_ASSIGN_OR_RETURN(tuning.measurer_, search::measure_in_process(std::move(process)));
   return tuning;
 }
@@ -101,12 +113,27 @@ Result<search::TuneReport> Tuning::tune_here(
 
   auto hooks = search::journal_in(cache_.store(), request, measurer_->device());
   if (flags_.fresh) hooks.recall = nullptr;
-  hooks.progress = progress;
+  search::TuneProgress last;
+  hooks.progress = [&](const search::TuneProgress& at) {
+    last = at;
+    progress(at);
+  };
+  search::BusyPolicy policy;
+  policy.when = search::when_named(flags_.when).value_or(search::When::kAlways);
+  bool told = ::isatty(STDERR_FILENO) == 1;  // by the line of progress
+  policy.waiting = [&](const std::string& text) {
+    if (!std::exchange(told, true)) std::cerr << "tilewright: " << printable(text) << std::endl;
+    search::TuneProgress waiting = last;
+    waiting.current = text;
+    progress(waiting);
+  };
+  measurer_->set_policy(std::move(policy));
   hooks.warn = [](const Error& error) {
     std::cerr << "tilewright: warning: " << printable(error.message) << "; tuning goes on\n";
   };
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto report,
-                              search::tune(request, *compiler_, *measurer_, hooks, stop));
+  auto tuned = search::tune(request, *compiler_, *measurer_, hooks, stop);
+  measurer_->set_policy({});  // what it tells ends with this call
+  TILEWRIGHT_ASSIGN_OR_RETURN(search::TuneReport report, std::move(tuned));
   unsaved = report.journal_failure;
   if (report.choice >= 0) {
     auto stored = search::store_report(cache_.store(), report, request);

@@ -22,6 +22,8 @@ struct TuningFlags {
   bool graph = false, warm_l2 = false, fresh = false;
   std::string objective = "latency";
   double precision = search::MeasureSettings{}.precision;
+  std::string when;  ///< empty: always, or as the daemon is configured
+  std::uint64_t memory_mib = 0;
   std::uint64_t sample_blocks = search::MeasureSettings{}.sample_blocks;
 };
 void add_tuning_flags(CLI::App& command, TuningFlags& flags);

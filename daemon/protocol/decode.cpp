@@ -79,9 +79,9 @@ Message read(const wire::Unsubscribe& m) { return Unsubscribe{m.subscription()};
 Message read(const wire::Better& m) { return Better{from_wire(m.problem()), m.plan_version()}; }
 Message read(const wire::Tune& m) {
   return Tune{
-      read(*m.problem()),     m.evaluations(), m.seconds(), m.seed(),    text_of(m.strategy()),
-      m.priority(),           m.graph(),       m.warm_l2(), m.replace(), m.sample_blocks(),
-      text_of(m.objective()), m.precision()};
+      read(*m.problem()),     m.evaluations(), m.seconds(),      m.seed(),    text_of(m.strategy()),
+      m.priority(),           m.graph(),       m.warm_l2(),      m.replace(), m.sample_blocks(),
+      text_of(m.objective()), m.precision(),   text_of(m.when())};
 }
 Message read(const wire::Progress& m) {
   return Progress{m.done(),        m.total(),   m.seconds(),

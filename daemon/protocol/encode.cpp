@@ -80,8 +80,10 @@ auto write(Builder& b, const Tune& m) {
   auto problem = write(b, m.problem);
   auto strategy = b.CreateString(m.strategy);
   auto objective = b.CreateString(m.objective);
+  auto when = b.CreateString(m.when);
   return wire::CreateTune(b, problem, m.evaluations, m.seconds, m.seed, strategy, m.priority,
-                          m.graph, m.warm_l2, m.replace, m.sample_blocks, objective, m.precision);
+                          m.graph, m.warm_l2, m.replace, m.sample_blocks, objective, m.precision,
+                          when);
 }
 auto write(Builder& b, const Progress& m) {
   auto current = b.CreateString(m.current);

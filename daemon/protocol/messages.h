@@ -113,6 +113,7 @@ struct Tune {
   std::int64_t sample_blocks = -1;  ///< below 0: as the daemon is configured; 0: all
   std::string objective;            ///< of search::objective_named; empty: latency
   double precision = 0;             ///< of MeasureSettings; 0: the usual one
+  std::string when;                 ///< of search::when_named; empty: as configured
 };
 struct Progress {
   std::int32_t done = 0, total = 0;

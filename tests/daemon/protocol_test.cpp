@@ -52,7 +52,7 @@ std::vector<Message> all_messages() {
           Subscribed{sample_digest(7)},
           Unsubscribe{8},
           Better{sample_digest(9), 10},
-          Tune{problem(), 11, 12.5, 13, "random", -14, true, true, true, 22},
+          Tune{problem(), 11, 12.5, 13, "random", -14, true, true, true, 22, "p99", 0.5, "idle"},
           Progress{1, 2, 3.5, 4.5, 5.5, "simt_gemm block_m=64"},
           Tuned{"{}", true, "text", "64 evaluations"},
           Cancel{15},

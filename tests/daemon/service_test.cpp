@@ -98,6 +98,23 @@ TEST_F(ServiceTest, AFallbackThatIsServedAsksForItsTuneAgain) {
   EXPECT_EQ(planner_.tunes, 2);
 }
 
+TEST_F(ServiceTest, NeverIsNoTuneInTheBackground) {
+  EXPECT_EQ(counter("tunes_in_background"), 1);
+  config_.tune.when = "never";
+  restart();
+  EXPECT_EQ(counter("tunes_in_background"), 0);
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.tunes, 0);
+  // Who asks for one has it.
+  std::promise<Result<TuneOutcome>> answer;
+  protocol::Tune request;
+  request.problem = sample_problem(16);
+  value_of(service_->tune(request, {{}, [&](const auto& outcome) { answer.set_value(outcome); }}));
+  EXPECT_TRUE(answer.get_future().get());
+  EXPECT_EQ(planner_.tunes, 1);
+}
+
 TEST_F(ServiceTest, AFallbackThatProvesBestIsAHitFromThenOn) {
   config_.tune.retry_after_s = 0.01;
   restart();
@@ -133,9 +150,10 @@ TEST_F(ServiceTest, WhatATuneIsAskedForWithReachesThePlanner) {
   all.sample_blocks = 0;
   all.objective = "p99";
   all.precision = 0.005;
+  all.when = "always";
   EXPECT_EQ(tune({}), "7 evaluations, 77 s, seed 1, random");
   EXPECT_EQ(tune(all),
-            "5 evaluations, seed 9, exhaustive, graph, warm L2, p99, to 0.5 %, fresh, "
+            "5 evaluations, seed 9, exhaustive, graph, warm L2, p99, to 0.5 %, when always, fresh, "
             "0 sampled blocks");
 }
 
