@@ -60,6 +60,7 @@ void RaceChecker::async_issue(const AsyncOperation& operation) {
     next.base = pieces_[0].at;
     next.bytes = pieces_[0].bytes;
     now.id = add_record(next);
+    now.readers = {};
     ids.push_back(now.id);
     for (const Piece& piece : pieces_) {
       touch(now, piece);

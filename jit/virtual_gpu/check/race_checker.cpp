@@ -231,11 +231,9 @@ bool RaceChecker::conflicts(Now& now, std::uint32_t id, const Piece& piece, std:
 /// What a cell holds after the access; `same_for_all`: a cell of the same state comes to the same.
 std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t state,
                                    std::uint64_t at, unsigned bytes, bool* same_for_all) {
-  std::uint32_t floor = first_record_, set_floor = first_set_;
-  if (piece.space == Space::kShared) {
-    floor = now.cluster->first_record;
-    set_floor = now.cluster->first_set;
-  }
+  const std::uint32_t floor = floor_of(now, piece.space);
+  const std::uint32_t set_floor =
+      piece.space == Space::kShared ? now.cluster->first_set : first_set_;
   auto write = static_cast<std::uint32_t>(state), read = static_cast<std::uint32_t>(state >> 32);
   if (write < floor) write = 0;
   if ((read & kSet) != 0 ? (read & ~kSet) < set_floor : read < floor) read = 0;
@@ -249,11 +247,8 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
   }
   if (read == now.id) return state;
   const bool reads = mine.kind == AccessKind::kRead;
-  // What most accesses are: ordered after another warp of the cluster, by the same proxy.
-  const Clock& clock = now.state->knowledge.clock;
   auto plainly_before = [&](const Record& other) {
-    return !mine.proxy && other.cluster == mine.cluster && other.slot != now.state->slot &&
-           other.slot < clock.size() && other.clock <= clock[other.slot];
+    return RaceChecker::plainly_before(now, mine, other);
   };
   if (write != 0 && !plainly_before(record(write)))
     conflicts(now, write, piece, at, bytes, same_for_all);
@@ -317,6 +312,9 @@ std::uint64_t RaceChecker::touched(Now& now, const Piece& piece, std::uint64_t s
 }
 
 void RaceChecker::touch(Now& now, const Piece& piece) {
+  const Record& mine = record(now.id);
+  const bool plain_read = mine.kind == AccessKind::kRead && !mine.strong;
+  const std::uint32_t floor = floor_of(now, piece.space);
   auto cells_of_page = [&](std::uint64_t* cells, std::uint64_t count, std::uint64_t at,
                            unsigned bytes) {
     constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -327,9 +325,19 @@ void RaceChecker::touch(Now& now, const Piece& piece) {
         cells[i] = to;
         continue;
       }
+      const auto write = static_cast<std::uint32_t>(state);
+      if (plain_read && now.readers.known && state >> 32 == now.readers.from &&
+          (write < floor || plainly_before(now, mine, record(write)))) {
+        from = state;
+        cells[i] = to = cell_of(write < floor ? 0 : write, now.readers.to);
+        continue;
+      }
       bool same_for_all = true;
       std::uint64_t next = touched(now, piece, state, at + i * bytes, bytes, &same_for_all);
       cells[i] = next;
+      if (plain_read && same_for_all && !now.found)
+        now.readers = {true, static_cast<std::uint32_t>(state >> 32),
+                       static_cast<std::uint32_t>(next >> 32)};
       from = same_for_all ? state : kNone;
       to = next;
     }

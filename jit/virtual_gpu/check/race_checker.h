@@ -84,6 +84,12 @@ class RaceChecker final : public MemoryChecker {
     std::uint32_t id = 0;
     bool found = false;     ///< anything was reported
     bool overlaps = false;  ///< lanes of the instruction write the same bytes
+    /// Of a weak read: what it makes of a cell whose readers are these, whoever wrote it, as long as
+    /// that was before. Fragments are read from cells that many copies have written.
+    struct {
+      bool known = false;
+      std::uint32_t from = 0, to = 0;
+    } readers;
   };
   void touch(Now& now, const Piece& piece);
   std::uint64_t touched(Now& now, const Piece& piece, std::uint64_t state, std::uint64_t at,
@@ -92,6 +98,16 @@ class RaceChecker final : public MemoryChecker {
   bool conflicts(Now& now, std::uint32_t id, const Piece& piece, std::uint64_t at, unsigned bytes,
                  bool* same_for_all);
   bool happened_before(const Now& now, const Record& other) const;
+  /// As most accesses are: ordered after another warp of the cluster, by the same proxy.
+  static bool plainly_before(const Now& now, const Record& mine, const Record& other) {
+    const Clock& clock = now.state->knowledge.clock;
+    return !mine.proxy && other.cluster == mine.cluster && other.slot != now.state->slot &&
+           other.slot < clock.size() && other.clock <= clock[other.slot];
+  }
+  /// The oldest record that a cell of the space may still hold.
+  std::uint32_t floor_of(const Now& now, Space space) const {
+    return space == Space::kShared ? now.cluster->first_record : first_record_;
+  }
   /// Whether the bytes that the instruction stores to [at, at + bytes) of shared memory are there.
   bool stores_what_is_there(const Now& now, const Piece& piece, std::uint64_t at,
                             unsigned bytes) const;
