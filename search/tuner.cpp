@@ -46,6 +46,15 @@ Result<void> check_request(const TuneRequest& request) {
   return {};
 }
 
+/// The templates use bf16 and asynchronous copies.
+Result<void> check_capability(const jit::DeviceInfo& device) {
+  constexpr int kOldest = 8;
+  if (device.compute_major >= kOldest) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{} has compute capability {}.{}, expected {}.0 or newer", device.name,
+                          device.compute_major, device.compute_minor, kOldest));
+}
+
 /// Whatever a plan is like, the operator's own tensors have to be there.
 Result<void> check_memory(const TuneRequest& request, const jit::DeviceInfo& device) {
   VerifyJob job;
@@ -140,6 +149,7 @@ Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, 
   TILEWRIGHT_TRY(templates::check_output_places(*request.op, request.bindings));
   TILEWRIGHT_TRY(templates::check_sizes(*request.op, request.bindings));
   const jit::DeviceInfo& device = measurer.device();
+  TILEWRIGHT_TRY(check_capability(device));
   TILEWRIGHT_TRY(check_memory(request, device));
   const std::filesystem::path spaces =
       request.spaces.empty() ? jit::find_configs() / "spaces" : request.spaces;

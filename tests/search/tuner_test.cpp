@@ -527,6 +527,9 @@ TEST_F(Tuner, ErrorsOfRequestAndSpacesNameWhatIsWrong) {
                            ": tunables are width, but configs of gemm have depth, width");
   write_space("gemm", "tunables: {width: [1], depth: [1]}\nconstraints: [wide > 1]\n");
   EXPECT_THAT(message(), HasSubstr("gemm.yaml:3: unknown variable wide in `wide > 1`"));
+  measurer_.info().compute_major = 7;
+  EXPECT_THAT(message(), HasSubstr("has compute capability 7.0, expected 8.0 or newer"));
+  measurer_.info().compute_major = 9;
   std::filesystem::remove(spaces_ / "gemm.yaml");
   EXPECT_EQ(message(), "cannot read the space " + (spaces_ / "gemm.yaml").string());
 }

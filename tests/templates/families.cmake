@@ -14,7 +14,7 @@ tilewright_test(generate_test LABELS unit
 
 tilewright_test(kernels_test LABELS unit
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernels_compile_test.cpp
-  LIBRARIES tilewright::templates tilewright::jit_compiler tilewright::yaml)
+  LIBRARIES tilewright::templates tilewright::jit_compiler tilewright::vgpu_machine tilewright::yaml)
 
 # Run on the virtual GPU, by the bench of tests/integration.
 if(TARGET tilewright::verify AND TARGET tilewright-compile-worker)

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "jit/compiler.h"
+#include "jit/virtual_gpu/machine.h"
 #include "templates/headers.h"
 #include "tests/templates/golden_case.h"
 
@@ -78,11 +79,16 @@ TEST_F(Kernels, OfGoldenSourcesDoNotSpill) {
   }
 }
 
-TEST_F(Kernels, CompileForEveryArchitectureWeServe) {
-  for (const char* architecture : {"sm_80", "sm_89", "sm_90a", "sm_120"}) {
+TEST_F(Kernels, CompileForEveryArchitectureWeServeAndTheVirtualGpuKnowsAllOfIt) {
+  for (const char* architecture :
+       {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"}) {
     for (const char* name :
-         {"pointwise_bias_gelu", "row_reduction_add_rmsnorm", "simt_gemm_swiglu_split"}) {
-      EXPECT_FALSE(compiled(GoldenCase::load(name).generate().source, architecture).ptx.empty());
+         {"pointwise_bias_gelu", "row_reduction_add_rmsnorm", "row_reduction_layernorm_streamed",
+          "row_reduction_softmax_dynamic", "simt_gemm_swiglu_split"}) {
+      const jit::Image image = compiled(GoldenCase::load(name).generate().source, architecture);
+      const auto memory = vgpu::Memory::create(std::uint64_t{1} << 26);
+      const auto program = vgpu::Program::load(image.ptx, *memory);
+      EXPECT_TRUE(program) << architecture << " " << name << ": " << program.error().message;
     }
   }
 }
