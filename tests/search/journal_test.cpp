@@ -108,7 +108,7 @@ TEST(TrialId, DependsOnAllThatTheOutcomeDependsOnAndNotOnTheSeed) {
   EXPECT_TRUE(add());
   request.measure.cold_l2 = false;
   EXPECT_TRUE(add());
-  request.verify.adversarial = true;
+  request.verify.adversarial = false;
   EXPECT_TRUE(add());
   device.sm_count = 5;
   EXPECT_TRUE(add());
