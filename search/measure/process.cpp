@@ -189,10 +189,15 @@ class ProcessMeasurer final : public Measurer {
 
   Result<void> wait_for_others(Moment give_up) {
     const auto look = [&]() -> Result<jit::OthersUse> {
-      TILEWRIGHT_TRY(need_worker());
-      auto looked = worker_->look();
-      if (!looked && !worker_->running()) worker_.reset();
-      return looked;
+      for (bool again = true;; again = false) {
+        TILEWRIGHT_TRY(need_worker());
+        auto looked = worker_->look();
+        if (looked || looked.error().code == ErrorCode::kCancelled) return looked;
+        const bool died = !worker_->running();
+        if (died) worker_.reset();
+        // Nobody tells: what is wrong with the device, the trial will say.
+        if (!died || !again) return jit::OthersUse();
+      }
     };
     return wait_until_idle(options_.busy, look, stop_descriptor(), give_up);
   }

@@ -170,7 +170,8 @@ Result<void> Board::take_place() {
 
 Board::~Board() {
   if (board_ != nullptr) {
-    if (place_ >= 0) {
+    // A forked child has no place of its own, and leaves its parent's.
+    if (place_ >= 0 && board_->slots[place_].pid == std::uint32_t(::getpid())) {
       const Locked locked(*this);
       board_->slots[place_] = {};
     }

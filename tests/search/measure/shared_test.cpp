@@ -95,6 +95,21 @@ TEST_F(SharedTest, IdleGivesUpInTheEndAndNamesWhoIsBusy) {
                                                 std::to_string(other_->pid()) + " uses"));
 }
 
+TEST_F(SharedTest, AWorkerThatDiedBetweenTrialsIsReplacedBeforeTheLook) {
+  MeasureProcessOptions options;
+  options.busy.when = When::kIdle;
+  start(options);
+  const auto board = Board::open(file_, kMemory);
+  ASSERT_TRUE(board) << board.error().message;
+  for (const auto& process : (*board)->processes())
+    if (!process.ours && process.pid != std::uint32_t(other_->pid()))
+      ::kill(pid_t(process.pid), SIGKILL);
+  const auto result = measurer_->run(planted::trial(Kind::kRight, "right"));
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(rendered(*result), "timed") << (result->failure ? result->failure->message : "");
+  EXPECT_EQ(result->attempts, 1);
+}
+
 TEST_F(SharedTest, AStopEndsTheWait) {
   MeasureProcessOptions options;
   options.busy.when = When::kIdle;
