@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "search/journal.h"
+#include "search/replay.h"
 
 namespace tilewright::search {
 namespace {
@@ -66,6 +67,8 @@ void CandidatePipeline::prepare(Arm& arm) {
   job.report.group = arm.digest;
   job.report.family = arm.family->name();
   job.report.config = *config;
+  job.report.id =
+      trial_id(request_, measurer_.device(), arm.digest, std::string(arm.family->name()), *config);
   if (!job.known) {
     auto generated = arm.family->generate(*arm.op, *config, arm.facts);
     if (generated) {
@@ -80,6 +83,18 @@ void CandidatePipeline::prepare(Arm& arm) {
   jobs_.push_back(std::move(job));
 }
 
+Trial CandidatePipeline::trial_of(const Job& job) const {
+  Trial trial;
+  trial.id = job.report.id;
+  trial.op = job.arm->op;
+  trial.bindings = job.arm->bindings;
+  trial.plan = job.plan;
+  trial.seed = request_.seed;
+  trial.verify = request_.verify;
+  trial.measure = request_.measure;
+  return trial;
+}
+
 Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   CandidateReport& report = job.report;
   const Result<jit::Image>& compiled = job.image.get();
@@ -90,15 +105,8 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   const auto image = std::make_shared<const jit::Image>(*compiled);
   set_image(job.plan, image->digest);
   describe_image(report, *image, job.plan);
-  Trial trial;
-  trial.id = trial_id(request_, measurer_.device(), report.group, report.family, report.config);
-  trial.op = job.arm->op;
-  trial.bindings = job.arm->bindings;
-  trial.plan = std::move(job.plan);
+  Trial trial = trial_of(job);
   trial.images = {image};
-  trial.seed = request_.seed;
-  trial.verify = request_.verify;
-  trial.measure = request_.measure;
   // A time above this can be no part of the best plan. Energies do not compare with times.
   if (job.arm->best >= 0 && trial.measure.objective != Objective::kEnergy)
     trial.measure.cut_off_us = 2 * job.arm->best_us();
@@ -149,6 +157,9 @@ Result<bool> CandidatePipeline::finish(Job& job) {
       return false;
     }
     TILEWRIGHT_ASSIGN_OR_RETURN(image, std::move(measured));
+    if (job.report.failure)
+      job.report.replay = replay_text({trial_of(job), job.report.family, job.report.config,
+                                       job.arm->facts, measurer_.device()});
   }
   // First of all: a tune that is killed now knows it the next time.
   if (!job.report.recalled) note(hooks_.journal, job.report);

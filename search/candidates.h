@@ -57,6 +57,7 @@ class CandidatePipeline {
   void prepare(Arm& arm);
   void note(const std::function<Result<void>(const CandidateReport&)>& hook,
             const CandidateReport& report);
+  Trial trial_of(const Job& job) const;
   /// False when stopped before the image was there, or amid the trial.
   Result<bool> finish(Job& job);
   /// Fills in the job's report; the image is null if it did not compile.

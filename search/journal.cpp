@@ -78,6 +78,7 @@ std::string trial_body(const CandidateReport& candidate) {
                        {"reason", to_string(candidate.failure->code)},
                        {"message", candidate.failure->message},
                        {"detail", candidate.failure->detail}};
+    if (!candidate.replay.empty()) body["replay"] = json::parse(candidate.replay, nullptr, false);
   } else {
     body["sample"] = to_json(candidate.sample);
     body["verification"] = to_json(candidate.verification);
@@ -124,6 +125,8 @@ Result<CandidateReport> parse_trial_body(const std::string& text) {
                     fmt::format("the failure of a trial has code {}, expected 1 to 16", code));
       candidate.failure =
           Error{static_cast<ErrorCode>(code), failure->at("message"), failure->at("detail")};
+      if (const auto replay = body.find("replay"); replay != body.end())
+        candidate.replay = replay->dump();
     } else {
       candidate.sample = sample_from(body.at("sample"));
       candidate.verification = verification_from(body.at("verification"));

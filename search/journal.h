@@ -7,6 +7,9 @@
 
 namespace tilewright::search {
 
+/// Characters of an id that reports show: enough to tell trials apart.
+inline constexpr std::size_t kShownId = 12;
+
 /// Digest of all that a trial's outcome depends on: group, family, config, generator, device, shape,
 /// and how it is verified and measured. The seed is not among it.
 std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "search/journal.h"
+
 namespace tilewright::search {
 namespace {
 
@@ -148,6 +150,7 @@ void add_candidates(std::string& text, const TuneReport& report) {
     if (!candidate.failure) continue;
     const std::string reason(to_string(candidate.failure->code));
     if (++shown[reason] > kShown) continue;
+    if (!candidate.id.empty()) text += fmt::format("  {}", candidate.id.substr(0, kShownId));
     text +=
         fmt::format("  {} {} {}: {}\n", candidate.family, templates::to_string(candidate.config),
                     reason, first_line(candidate.failure->message));

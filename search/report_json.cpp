@@ -137,7 +137,8 @@ json to_json(const TuneReport& report) {
   json failures = json::array();
   for (const CandidateReport& candidate : report.candidates)
     if (candidate.failure)
-      failures.push_back({{"group", candidate.group.hex()},
+      failures.push_back({{"trial", candidate.id},
+                          {"group", candidate.group.hex()},
                           {"family", candidate.family},
                           {"config", candidate.config},
                           {"reason", to_string(candidate.failure->code)},

@@ -55,6 +55,7 @@ struct TuneRequest {
 };
 
 struct CandidateReport {
+  std::string id;  ///< trial_id()
   Digest group;
   std::string family;
   templates::Config config;
@@ -67,6 +68,7 @@ struct CandidateReport {
   double compile_ms = 0;
   bool recalled = false;  ///< from the journal: not run this time
   int begun = 0;  ///< of a trial without an end: how often it was begun. Then failure is kCrash
+  std::string replay;  ///< of one that failed: replay_text()
 };
 
 struct GroupReport {

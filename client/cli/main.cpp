@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   add_run(app, session);
   add_cache(app, session);
   add_bundle(app, session);
+  add_repro(app, session);
   add_serve(app, session);
   add_vgpu(app, session);
 

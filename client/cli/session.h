@@ -102,6 +102,7 @@ void add_get(CLI::App& app, Session& session);
 void add_run(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
 void add_bundle(CLI::App& app, Session& session);
+void add_repro(CLI::App& app, Session& session);
 void add_serve(CLI::App& app, Session& session);
 void add_vgpu(CLI::App& app, Session& session);
 

@@ -320,6 +320,8 @@ void SpecialValues::plant_lines(const Tensor& tensor, std::size_t input, std::in
     if (place == chosen) return what.special;
     return place == (chosen + 1) % length ? what.second : Special::kNone;
   };
+  // Most rows of a large matrix have nothing, which is seen at once.
+  if (along_rows && line_of(row).special == Special::kNone) return;
   for (std::int64_t column = begin; column < end; ++column) {
     const std::int64_t line = along_rows ? row : row / tensor.matrix_rows * tensor.columns + column;
     const std::int64_t place = along_rows ? column : row % tensor.matrix_rows;

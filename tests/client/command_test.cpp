@@ -63,7 +63,7 @@ TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
   const Case cases[] = {
       {"tunes",
        "tilewright: command is 'tunes', expected one of devices, show, generate, tune, "
-       "sweep, get, run, cache, bundle, serve, vgpu\n"},
+       "sweep, get, run, cache, bundle, repro, serve, vgpu\n"},
       {"--device fpga devices",
        "--device: value is 'fpga', expected auto, cuda, cuda:N, virtual or virtual:ID\n"
        "Run with --help for more information.\n"},

@@ -71,6 +71,7 @@ TEST_F(Json, OfEveryCommandIsOneDocument) {
       {"bundle make bundle " + small + " --candidates 1", 0, {"folder", "trials", "problems"}},
       {"bundle run bundle --device virtual:h200", 0, {"journal", "trials", "run", "failed"}},
       {"bundle import bundle", 0, {"journal", "imported"}},
+      {"repro", 0, {}},
       // What cannot be done.
       {"show nothing.yaml", 2, {"error", "message"}},
       {"generate nothing.yaml", 2, {"error", "message"}},

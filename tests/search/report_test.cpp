@@ -52,6 +52,15 @@ TEST(ReportText, ShowsFiveFailuresOfAKindAtMost) {
   EXPECT_THAT(to_text(report), HasSubstr("  and 6 more of compile\n"));
 }
 
+TEST(ReportText, NamesTrialsThatFailedByTheirIds) {
+  TuneReport report = samples::report();
+  for (CandidateReport& candidate : report.candidates)
+    if (candidate.failure) candidate.id = "0123456789abcdef";
+  EXPECT_THAT(to_text(report),
+              HasSubstr("\n  0123456789ab  pointwise width=16 compile: step.cu:3: no such width\n"));
+  EXPECT_EQ(to_json(report)["candidates"]["failures"][0]["trial"], "0123456789abcdef");
+}
+
 TuneReport with_range() {
   TuneReport report = samples::report();
   report.sizes = {{"M", 12}};
