@@ -26,6 +26,11 @@ std::set<std::string> wanted_names() {
   TILEWRIGHT_VIRTUAL_FUNCTIONS(TILEWRIGHT_INSERT)
   TILEWRIGHT_VGPU_MORE_FUNCTIONS(TILEWRIGHT_INSERT)
   TILEWRIGHT_VGPU_OLD_FUNCTIONS(TILEWRIGHT_INSERT)
+#define TILEWRIGHT_INSERT_DS(name) names.insert(TILEWRIGHT_NAME_OF(name) "_ptds");
+#define TILEWRIGHT_INSERT_SZ(name) names.insert(TILEWRIGHT_NAME_OF(name) "_ptsz");
+  TILEWRIGHT_VGPU_PTDS_FUNCTIONS(TILEWRIGHT_INSERT_DS)
+  TILEWRIGHT_VGPU_PTSZ_FUNCTIONS(TILEWRIGHT_INSERT_SZ)
+  names.insert("cuGetProcAddress_v2_ptsz");
   // Of older CUDA, beside the newer ones.
   names.insert({"cuGetProcAddress", "cuMemAdvise", "cuMemPrefetchAsync"});
   names.insert(

@@ -250,3 +250,15 @@ VGPU_API cuCtxSynchronize() {
     return context.error;
   });
 }
+
+VGPU_API cuCtxSetFlags(unsigned int flags) {
+  return enter(Needs::kContext, [&](vgpu::Gpu&, CUctx_st& context) {
+    if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    context.flags = flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuCtxResetPersistingL2Cache() {
+  return enter(Needs::kContext, [](vgpu::Gpu&, CUctx_st&) { return CUDA_SUCCESS; });
+}

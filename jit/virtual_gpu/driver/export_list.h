@@ -8,6 +8,15 @@
 // Names as in cuda.h, which maps some of them to their newest version (_v2, ...).
 // clang-format off
 #define TILEWRIGHT_VGPU_MORE_FUNCTIONS(apply)                                                     \
+  apply(cuCtxDisablePeerAccess) apply(cuCtxEnablePeerAccess) apply(cuCtxGetExecAffinity)          \
+  apply(cuCtxResetPersistingL2Cache) apply(cuCtxSetFlags) apply(cuDeviceGetExecAffinitySupport)   \
+  apply(cuDeviceGetP2PAttribute) apply(cuGetExportTable) apply(cuIpcCloseMemHandle)               \
+  apply(cuIpcGetEventHandle) apply(cuIpcGetMemHandle) apply(cuIpcOpenEventHandle)                 \
+  apply(cuIpcOpenMemHandle) apply(cuLibraryGetManaged) apply(cuLibraryGetUnifiedFunction)         \
+  apply(cuLibraryLoadFromFile) apply(cuMemGetHandleForAddressRange) apply(cuMemPoolGetAccess)     \
+  apply(cuMemPoolSetAccess) apply(cuModuleLoadFatBinary) apply(cuPointerSetAttribute)             \
+  apply(cuStreamCopyAttributes) apply(cuStreamGetAttribute) apply(cuStreamGetCtx_v2)              \
+  apply(cuStreamSetAttribute)                                                                     \
   apply(cuCtxCreate) apply(cuCtxDestroy) apply(cuCtxGetApiVersion) apply(cuCtxGetCacheConfig)     \
   apply(cuCtxGetDevice) apply(cuCtxGetFlags) apply(cuCtxGetId) apply(cuCtxGetLimit)               \
   apply(cuCtxGetStreamPriorityRange) apply(cuCtxPopCurrent) apply(cuCtxPushCurrent)               \
@@ -63,21 +72,28 @@
   apply(cuTensorMapEncodeTiled) apply(cuThreadExchangeStreamCaptureMode)
 
 // Of both lists, those that have a form for streams per thread: the stream is 0, or there is none.
-#define TILEWRIGHT_VGPU_STREAM_FUNCTIONS(apply)                                                   \
+#define TILEWRIGHT_VGPU_STREAM_FUNCTIONS(apply) \
+  TILEWRIGHT_VGPU_PTDS_FUNCTIONS(apply) TILEWRIGHT_VGPU_PTSZ_FUNCTIONS(apply)
+
+// By the suffix of that form: _ptds where the stream is not a parameter, else _ptsz.
+#define TILEWRIGHT_VGPU_PTDS_FUNCTIONS(apply)                                                     \
+  apply(cuMemcpy) apply(cuMemcpy2D) apply(cuMemcpy2DUnaligned) apply(cuMemcpy3D)                  \
+  apply(cuMemcpy3DPeer) apply(cuMemcpyDtoD) apply(cuMemcpyDtoH) apply(cuMemcpyHtoD)               \
+  apply(cuMemcpyPeer) apply(cuMemsetD16) apply(cuMemsetD2D16) apply(cuMemsetD2D32)                \
+  apply(cuMemsetD2D8) apply(cuMemsetD32) apply(cuMemsetD8)
+#define TILEWRIGHT_VGPU_PTSZ_FUNCTIONS(apply)                                                     \
   apply(cuEventRecord) apply(cuEventRecordWithFlags) apply(cuGraphInstantiateWithParams)          \
   apply(cuGraphLaunch) apply(cuGraphUpload) apply(cuLaunchCooperativeKernel)                      \
   apply(cuLaunchHostFunc) apply(cuLaunchKernel) apply(cuLaunchKernelEx) apply(cuMemAllocAsync)    \
-  apply(cuMemAllocFromPoolAsync) apply(cuMemFreeAsync) apply(cuMemPrefetchAsync) apply(cuMemcpy)  \
-  apply(cuMemcpy2D) apply(cuMemcpy2DAsync) apply(cuMemcpy2DUnaligned) apply(cuMemcpy3D)           \
-  apply(cuMemcpy3DAsync) apply(cuMemcpy3DPeer) apply(cuMemcpy3DPeerAsync) apply(cuMemcpyAsync)    \
-  apply(cuMemcpyDtoD) apply(cuMemcpyDtoDAsync) apply(cuMemcpyDtoH) apply(cuMemcpyDtoHAsync)       \
-  apply(cuMemcpyHtoD) apply(cuMemcpyHtoDAsync) apply(cuMemcpyPeer) apply(cuMemcpyPeerAsync)       \
-  apply(cuMemsetD16) apply(cuMemsetD16Async) apply(cuMemsetD2D16) apply(cuMemsetD2D16Async)       \
-  apply(cuMemsetD2D32) apply(cuMemsetD2D32Async) apply(cuMemsetD2D8) apply(cuMemsetD2D8Async)     \
-  apply(cuMemsetD32) apply(cuMemsetD32Async) apply(cuMemsetD8) apply(cuMemsetD8Async)             \
-  apply(cuStreamAddCallback) apply(cuStreamAttachMemAsync) apply(cuStreamBeginCapture)            \
-  apply(cuStreamEndCapture) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)                   \
-  apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)                           \
+  apply(cuMemAllocFromPoolAsync) apply(cuMemFreeAsync) apply(cuMemPrefetchAsync)                  \
+  apply(cuMemcpy2DAsync) apply(cuMemcpy3DAsync) apply(cuMemcpy3DPeerAsync) apply(cuMemcpyAsync)   \
+  apply(cuMemcpyDtoDAsync) apply(cuMemcpyDtoHAsync) apply(cuMemcpyHtoDAsync)                      \
+  apply(cuMemcpyPeerAsync) apply(cuMemsetD16Async) apply(cuMemsetD2D16Async)                      \
+  apply(cuMemsetD2D32Async) apply(cuMemsetD2D8Async) apply(cuMemsetD32Async)                      \
+  apply(cuMemsetD8Async) apply(cuStreamAddCallback) apply(cuStreamAttachMemAsync)                 \
+  apply(cuStreamBeginCapture) apply(cuStreamCopyAttributes) apply(cuStreamEndCapture)             \
+  apply(cuStreamGetAttribute) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)                 \
+  apply(cuStreamGetCtx_v2) apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)  \
   apply(cuStreamGetPriority) apply(cuStreamIsCapturing) apply(cuStreamQuery)                      \
-  apply(cuStreamSynchronize) apply(cuStreamWaitEvent)
+  apply(cuStreamSetAttribute) apply(cuStreamSynchronize) apply(cuStreamWaitEvent)
 // clang-format on

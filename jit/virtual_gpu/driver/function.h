@@ -25,7 +25,11 @@ CUresult pack_parameters(const KernelInfo& info, void** parameters, void** extra
 int resident_blocks(const jit::DeviceInfo& info, const CUfunc_st& function, int threads,
                     std::size_t dynamic_shared);
 
-/// Loads PTX into a context.
+/// The PTX of an image: itself, or what a fat binary holds for the device.
+CUresult text_of(Gpu& gpu, const void* image, std::string* out);
+/// Errors: CUDA_ERROR_FILE_NOT_FOUND.
+CUresult read_image(const char* file, std::string* out);
+/// Loads PTX, or the PTX of a fat binary, into a context.
 CUresult load_module(Gpu& gpu, CUctx_st& context, const char* image, CUmodule* out);
 void unload_module(CUctx_st& context, CUmodule module);
 /// Errors: CUDA_ERROR_NOT_FOUND.

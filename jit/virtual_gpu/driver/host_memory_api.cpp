@@ -101,6 +101,7 @@ VGPU_API cuMemHostRegister(void* host, size_t bytes, unsigned int flags) {
     constexpr unsigned kKnown =
         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     const CUdeviceptr begin = address_of(host);
+    if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     if (!host || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
     if (vgpu::is_device_address(begin) || bytes > vgpu::kArenaBase - begin)
       return CUDA_ERROR_INVALID_VALUE;

@@ -19,6 +19,31 @@ CUresult with_module(CUlibrary library, Body&& body) {
   });
 }
 
+CUresult load(vgpu::Gpu& gpu, CUctx_st& context, const void* image, CUlibrary* out) {
+  auto library = std::make_unique<CUlib_st>();
+  if (CUresult wrong = vgpu::text_of(gpu, image, &library->image)) return wrong;
+  // Loads it at once, to tell what is wrong with it; a context that is not in use keeps nothing.
+  CUmodule module = nullptr;
+  if (CUresult wrong = vgpu::load_module(gpu, context, library->image.c_str(), &module))
+    return wrong;
+  if (gpu.is_active(&context)) {
+    library->modules.emplace(&context, module);
+  } else {
+    vgpu::unload_module(context, module);
+  }
+  *out = library.get();
+  gpu.libraries.emplace(*out, std::move(library));
+  return CUDA_SUCCESS;
+}
+
+/// Of what PTX text has no way to hold: whether the library is one, and that it has it not.
+CUresult find_none(CUlibrary handle, bool valid) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!valid) return CUDA_ERROR_INVALID_VALUE;
+    return gpu.libraries.count(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
 CUkernel kernel_of(vgpu::Gpu& gpu, CUlibrary library, const std::string& name) {
   auto& kernel = library->kernels[name];
   if (!kernel) {
@@ -53,20 +78,17 @@ VGPU_API cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option*, voi
                            CUlibraryOption*, void**, unsigned int) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
-    auto library = std::make_unique<CUlib_st>();
-    // Loads it at once, to tell what is wrong with it; a context that is not in use keeps nothing.
-    CUmodule module = nullptr;
-    if (CUresult wrong = vgpu::load_module(gpu, context, static_cast<const char*>(image), &module))
-      return wrong;
-    if (gpu.is_active(&context)) {
-      library->modules.emplace(&context, module);
-    } else {
-      vgpu::unload_module(context, module);
-    }
-    library->image = static_cast<const char*>(image);
-    *out = library.get();
-    gpu.libraries.emplace(*out, std::move(library));
-    return CUDA_SUCCESS;
+    return load(gpu, context, image, out);
+  });
+}
+
+VGPU_API cuLibraryLoadFromFile(CUlibrary* out, const char* file, CUjit_option*, void**,
+                               unsigned int, CUlibraryOption*, void**, unsigned int) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    std::string image;
+    if (!out || !file) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult wrong = vgpu::read_image(file, &image)) return wrong;
+    return load(gpu, context, image.data(), out);
   });
 }
 
@@ -128,6 +150,15 @@ VGPU_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handl
     if (bytes) *bytes = variable->bytes;
     return CUDA_SUCCESS;
   });
+}
+
+VGPU_API cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
+                             const char* name) {
+  return find_none(handle, name && (address || bytes));
+}
+
+VGPU_API cuLibraryGetUnifiedFunction(void** out, CUlibrary handle, const char* name) {
+  return find_none(handle, out && name);
 }
 
 VGPU_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {

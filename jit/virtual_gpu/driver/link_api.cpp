@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/virtual_gpu/driver/function.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
@@ -151,6 +152,13 @@ VGPU_API cuLinkCreate(unsigned int, CUjit_option*, void**, CUlinkState* out) {
 VGPU_API cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_t bytes,
                        const char*, unsigned int, CUjit_option*, void**) {
   if (!data) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_JIT_INPUT_FATBINARY) {
+    std::string text;
+    const CUresult wrong = enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
+      return vgpu::text_of(gpu, data, &text);
+    });
+    return wrong ? wrong : add(state, CU_JIT_INPUT_PTX, std::move(text));
+  }
   const char* text = static_cast<const char*>(data);
   return add(state, type, std::string(text, strnlen(text, bytes)));
 }

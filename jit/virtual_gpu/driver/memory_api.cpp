@@ -69,6 +69,8 @@ CUresult pointer_attribute(vgpu::Gpu& gpu, void* data, CUpointer_attribute attri
       *static_cast<bool*>(data) = range.managed;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<bool*>(data) = range.context->synchronous.count(range.begin) != 0;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       *static_cast<bool*>(data) = false;
@@ -184,6 +186,23 @@ VGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attribu
         std::fill_n(static_cast<unsigned char*>(data[i]), size_of(attributes[i]), 0);
       if (result != CUDA_SUCCESS && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
         *static_cast<int*>(data[i]) = -2;  // CUDA's invalid device
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+/// Of the one attribute that can be set: copies of pageable memory do not run ahead of the host here
+/// whatever it says, and copies within the device are in order with all that follows.
+VGPU_API cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                               CUdeviceptr address) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    const vgpu::Range range = vgpu::find_range(gpu, address);
+    if (!value || range.bytes == 0 || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (*static_cast<const int*>(value) != 0) {
+      range.context->synchronous.insert(range.begin);
+    } else {
+      range.context->synchronous.erase(range.begin);
     }
     return CUDA_SUCCESS;
   });

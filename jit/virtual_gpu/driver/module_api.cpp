@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "jit/virtual_gpu/driver/fatbin.h"
 #include "jit/virtual_gpu/driver/function.h"
 #include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
@@ -20,12 +21,12 @@ namespace {
 constexpr int kNewestPtx =
     94;  // what compilers of today write; what is not known is refused by name
 
-/// ELF, a fat binary, or an object that holds one: machine code, which nothing here executes.
+/// ELF: machine code, which nothing here executes.
 bool is_binary(const void* image) {
   std::uint32_t magic = 0;
   std::memcpy(&magic, image, sizeof magic);
-  constexpr std::uint32_t kElf = 0x464c457f, kFatbin = 0xba55ed50, kWrapped = 0x466243b1;
-  return magic == kElf || magic == kFatbin || magic == kWrapped;
+  constexpr std::uint32_t kElf = 0x464c457f;
+  return magic == kElf;
 }
 
 /// The word behind a directive at the start of a line: ".target" -> "sm_90a".
@@ -60,7 +61,39 @@ bool runs_on(const jit::DeviceInfo& info, const jit::Architecture& target) {
 
 namespace tilewright::vgpu {
 
+CUresult text_of(Gpu& gpu, const void* image, std::string* out) {
+  if (!is_fatbin(image)) {
+    *out = static_cast<const char*>(image);
+    return CUDA_SUCCESS;
+  }
+  bool broken = false;
+  std::vector<std::string> texts = ptx_of_fatbin(image, &broken);
+  if (broken) {
+    gpu.explain("the fat binary cannot be read");
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  if (texts.empty()) {
+    gpu.explain(
+        "the fat binary holds machine code only, expected PTX beside it: the virtual GPU "
+        "executes PTX only (nvcc -gencode arch=compute_80,code=compute_80 adds it)");
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  for (std::string& text : texts) {
+    auto target = jit::Architecture::parse(directive(text, ".target"));
+    if (!target || !runs_on(gpu.description->info, *target)) continue;
+    *out = std::move(text);
+    return CUDA_SUCCESS;
+  }
+  *out = std::move(texts.back());  // to be told what it is made for
+  return CUDA_SUCCESS;
+}
+
 CUresult load_module(Gpu& gpu, CUctx_st& context, const char* image, CUmodule* out) {
+  if (is_fatbin(image)) {
+    std::string text;
+    if (CUresult wrong = text_of(gpu, image, &text)) return wrong;
+    return load_module(gpu, context, text.c_str(), out);
+  }
   if (is_binary(image)) {
     gpu.explain("the image is machine code, expected PTX text: the virtual GPU executes PTX only");
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -121,6 +154,16 @@ CUresult get_function(CUctx_st& context, CUmodule module, const char* name, CUfu
     context.functions.insert(function.get());
   }
   *out = function.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult read_image(const char* file, std::string* out) {
+  std::ifstream stream(file, std::ios::binary);
+  std::stringstream content;
+  content << stream.rdbuf();
+  if (!stream.good()) return CUDA_ERROR_FILE_NOT_FOUND;
+  *out = content.str();
+  out->append(sizeof(std::uint32_t), '\0');  // the magic number of a short file is looked at, too
   return CUDA_SUCCESS;
 }
 
@@ -286,14 +329,16 @@ VGPU_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int co
   });
 }
 
+VGPU_API cuModuleLoadFatBinary(CUmodule* module, const void* image) {
+  return cuModuleLoadData(module, image);
+}
+
 VGPU_API cuModuleLoad(CUmodule* module, const char* file) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    std::string image;
     if (!module || !file) return CUDA_ERROR_INVALID_VALUE;
-    std::ifstream stream(file, std::ios::binary);
-    std::stringstream content;
-    content << stream.rdbuf();
-    if (!stream.good()) return CUDA_ERROR_FILE_NOT_FOUND;
-    return vgpu::load_module(gpu, context, content.str().c_str(), module);
+    if (CUresult wrong = vgpu::read_image(file, &image)) return wrong;
+    return vgpu::load_module(gpu, context, image.c_str(), module);
   });
 }
 

@@ -73,6 +73,7 @@ CUresult free_memory(CUctx_st& context, CUdeviceptr address) {
     context.pooled.erase(pooled);
   }
   context.allocations.erase(allocation);
+  context.synchronous.erase(address);
   return context.memory->free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -206,5 +207,28 @@ VGPU_API cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
       default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+  });
+}
+
+/// There is one device, and memory of a pool is always open to it.
+VGPU_API cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* access, size_t count) {
+  return with_pool(handle, [&](vgpu::Gpu&, CUmemPoolHandle_st&) {
+    if (count > 0 && !access) return CUDA_ERROR_INVALID_VALUE;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || access[i].location.id != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+      if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuMemPoolGetAccess(CUmemAccess_flags* out, CUmemoryPool handle, CUmemLocation* place) {
+  return with_pool(handle, [&](vgpu::Gpu&, CUmemPoolHandle_st&) {
+    if (!out || !place) return CUDA_ERROR_INVALID_VALUE;
+    *out = place->type == CU_MEM_LOCATION_TYPE_DEVICE && place->id == 0
+               ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+               : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
   });
 }

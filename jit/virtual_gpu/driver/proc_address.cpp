@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "jit/virtual_gpu/driver/export_list.h"
+#include "jit/virtual_gpu/driver/per_thread.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
@@ -9,6 +10,8 @@ using namespace tilewright;
 extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext*, unsigned int, CUdevice);
 extern "C" CUresult CUDAAPI cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int, unsigned int,
                                            CUdevice);
+extern "C" CUresult CUDAAPI cuGetProcAddress_v2_ptsz(const char*, void**, int, cuuint64_t,
+                                                     CUdriverProcAddressQueryResult*);
 extern "C" CUresult CUDAAPI advise_v1(CUdeviceptr, size_t, CUmem_advise,
                                       CUdevice) __asm__("cuMemAdvise");
 extern "C" CUresult CUDAAPI prefetch_v1(CUdeviceptr, size_t, CUdevice,
@@ -34,6 +37,13 @@ VGPU_API get_proc_address_v1(const char* symbol, void** function, int version, c
   return find(symbol, function, version, flags, nullptr);
 }
 
+/// Of programs whose stream 0 is one of each thread: they mean those forms where they ask for none.
+VGPU_API cuGetProcAddress_v2_ptsz(const char* symbol, void** function, int version,
+                                  cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+  if (flags == CU_GET_PROC_ADDRESS_DEFAULT) flags = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  return find(symbol, function, version, flags, status);
+}
+
 namespace {
 
 struct Entry {
@@ -51,21 +61,8 @@ const Entry kFunctions[] = {
 #undef TILEWRIGHT_ENTRY
 };
 
-/// A function as it is for programs whose stream 0 is one of each thread.
-template <auto* kFunction>
-struct PerThread;
-template <typename... Parameters, CUresult(CUDAAPI* kFunction)(Parameters...)>
-struct PerThread<kFunction> {
-  static CUresult CUDAAPI call(Parameters... parameters) {
-    vgpu::null_is_per_thread() = true;
-    const CUresult result = kFunction(parameters...);
-    vgpu::null_is_per_thread() = false;
-    return result;
-  }
-};
-
 const Entry kPerThread[] = {
-#define TILEWRIGHT_ENTRY(name) {#name, reinterpret_cast<void*>(&PerThread<&name>::call)},
+#define TILEWRIGHT_ENTRY(name) {#name, reinterpret_cast<void*>(&vgpu::PerThread<&name>::call)},
     TILEWRIGHT_VGPU_STREAM_FUNCTIONS(TILEWRIGHT_ENTRY)
 #undef TILEWRIGHT_ENTRY
 };

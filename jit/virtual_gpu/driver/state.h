@@ -176,6 +176,7 @@ struct CUstream_st {
   std::uint64_t count = 0;  ///< tasks so far
   std::shared_ptr<tilewright::vgpu::Capture> capture;
   std::vector<int> frontier;  ///< nodes of the capture that the next one comes after
+  std::map<CUstreamAttrID, CUstreamAttrValue> attributes;  ///< those that were set
 };
 
 struct CUevent_st {
@@ -232,6 +233,7 @@ struct CUctx_st {
   std::map<std::thread::id, std::unique_ptr<CUstream_st>> thread_streams;  ///< default ones
   std::vector<std::unique_ptr<CUstream_st>> retired;  ///< destroyed before their work was done
   std::unordered_set<CUdeviceptr> freeing;            ///< by tasks
+  std::unordered_set<CUdeviceptr> synchronous;        ///< allocations, as they were marked
   tilewright::vgpu::StreamClock host_clock;           ///< what the host has waited for
   tilewright::vgpu::StreamHistory history;
   std::vector<std::shared_ptr<tilewright::vgpu::Capture>> captures;  ///< active ones

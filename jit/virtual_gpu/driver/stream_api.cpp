@@ -125,6 +125,12 @@ VGPU_API cuStreamGetCtx(CUstream handle, CUcontext* out) {
   });
 }
 
+/// There are no green contexts.
+VGPU_API cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
+  if (green) *green = nullptr;
+  return cuStreamGetCtx(handle, out);
+}
+
 VGPU_API cuStreamGetDevice(CUstream handle, CUdevice* out) {
   return with_stream(handle, [&](CUctx_st&, CUstream_st&) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
