@@ -442,6 +442,11 @@ TEST_F(Mutation, CasesAreRightWithoutErrors) {
     const auto result = verdict(example, *prepared, *plan);
     EXPECT_TRUE(result) << name << ": " << result.error().message << "\n" << result.error().detail;
     EXPECT_EQ(close_enough(example, *prepared, *plan).value_or(false), true) << name;
+    // No family lets rows mind each other, whether it was asked for or not.
+    Prepared invariant{prepared->op, prepared->made};
+    invariant.op.numerics.batch_invariant = true;
+    const auto rows = verdict(example, invariant, *plan);
+    EXPECT_TRUE(rows) << name << ": " << rows.error().message;
   }
 }
 
