@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -24,15 +25,18 @@ struct Outcome {
   std::string out;
 };
 
-Outcome run(const std::string& arguments, const char* errors = " 2>&1") {
+Outcome execute(const std::string& line) {
   Outcome outcome;
-  const std::string line = "exec " TILEWRIGHT_BINARY_DIR "/bin/tilewright " + arguments + errors;
   FILE* pipe = popen(line.c_str(), "r");
   char buffer[4096];
   while (auto count = fread(buffer, 1, sizeof buffer, pipe)) outcome.out.append(buffer, count);
   const int status = pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return outcome;
+}
+
+Outcome run(const std::string& arguments, const char* errors = " 2>&1") {
+  return execute("exec " TILEWRIGHT_BINARY_DIR "/bin/tilewright " + arguments + errors);
 }
 
 class VgpuCommand : public testing::Test {
@@ -170,6 +174,21 @@ TEST_F(VgpuCommand, ExitsWithOneWhereChecksOfAProgramFindSomething) {
   EXPECT_EQ(json::parse(line)["check"], "out-of-bounds");
 }
 
+TEST_F(VgpuCommand, TellsWhatAProgramLeaves) {
+  const std::string leaves = kProbe + " 1 0 libcuda.so.1 leave";
+  const auto clean = run("vgpu run --check memory " + kProbe);
+  EXPECT_EQ(clean.code, 0) << clean.out;
+  EXPECT_EQ(clean.out, "sum 64\n");
+  const auto unchecked = run("vgpu run " + leaves);
+  EXPECT_EQ(unchecked.code, 0) << unchecked.out;
+  EXPECT_EQ(unchecked.out, "sum 64\n");
+  const auto outcome = run("vgpu run --check memory " + leaves);
+  EXPECT_EQ(outcome.code, 1) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("leak: the process ended with an allocation of 256 bytes"));
+  EXPECT_THAT(outcome.out, HasSubstr("leak: the process ended with 1 of modules that nobody"));
+  EXPECT_THAT(outcome.out, HasSubstr("leak: the process ended with 1 of streams that nobody"));
+}
+
 TEST_F(VgpuCommand, TellsOfAFaultWithoutChecks) {
   const auto outcome = run("vgpu run " + kProbe + " 1 64");
   EXPECT_NE(outcome.code, 0) << outcome.out;
@@ -196,6 +215,114 @@ TEST_F(VgpuCommand, ReachesAProgramThatOpensAnAbsolutePath) {
   const auto outcome = run("vgpu run " + kProbe + " 2 0 /usr/lib/nowhere/libcuda.so.1");
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   EXPECT_EQ(run("vgpu run " + kProbe + " 2 0 /usr/lib/nowhere/libother.so.1").code, 5);
+}
+
+/// The library as any program finds it, set up by nothing but the environment.
+class VgpuEnvironment : public VgpuCommand {
+ protected:
+  void SetUp() override {
+    VgpuCommand::SetUp();
+    fs::create_symlink(TILEWRIGHT_BINARY_DIR "/bin/libtilewright_vgpu.so",
+                       folder_ / "libcuda.so.1");
+  }
+  Outcome probe(const std::string& variables, const std::string& mode = "",
+                int extra_threads = 0) const {
+    return execute("LD_LIBRARY_PATH=" + folder_.string() + " " + variables + " " + kProbe + " 1 " +
+                   std::to_string(extra_threads) + " libcuda.so.1 " + mode + " 2>&1");
+  }
+  /// The checks that the file of reports names.
+  std::vector<std::string> reported(const std::string& file) const {
+    std::ifstream stream(file);
+    std::vector<std::string> checks;
+    for (std::string line; std::getline(stream, line);)
+      checks.push_back(json::parse(line)["check"]);
+    return checks;
+  }
+};
+
+TEST_F(VgpuEnvironment, ChecksByItAloneAndSaysSoOnStandardError) {
+  EXPECT_EQ(probe("").out, "sum 64\n");
+  EXPECT_EQ(probe("TILEWRIGHT_VGPU_CHECK=off", "leave").out, "sum 64\n");
+  EXPECT_EQ(probe("TILEWRIGHT_VGPU_CHECK=full").out, "sum 64\n");
+  const auto leaves = probe("TILEWRIGHT_VGPU_CHECK=memory", "leave");
+  EXPECT_THAT(leaves.out, HasSubstr("sum 64\n"));
+  EXPECT_THAT(leaves.out, HasSubstr("tilewright vgpu: leak: the process ended with an allocation"));
+  EXPECT_EQ(leaves.code, 0) << "what the library finds changes no exit code";
+  const auto wrong = probe("TILEWRIGHT_VGPU_CHECK=much");
+  EXPECT_THAT(wrong.out, HasSubstr("TILEWRIGHT_VGPU_CHECK is none of off, memory, full"));
+  EXPECT_THAT(wrong.out, HasSubstr("cuInit: 1\n"));
+}
+
+TEST_F(VgpuEnvironment, WritesReportsToItsFileAndNotToStandardError) {
+  const std::string file = (folder_ / "reports.jsonl").string();
+  const std::string variables = "TILEWRIGHT_VGPU_CHECK=full TILEWRIGHT_VGPU_REPORTS=" + file;
+  EXPECT_EQ(probe(variables, "leave").out, "sum 64\n");
+  EXPECT_EQ(reported(file), (std::vector<std::string>{"leak", "leak", "leak"}));
+  fs::remove(file);
+  EXPECT_EQ(probe(variables, "leave", 64).out, "cuCtxSynchronize: 700\n");
+  EXPECT_EQ(reported(file), std::vector<std::string>{"out-of-bounds"})
+      << "after a fault nothing can be given back, so nothing is a leak";
+}
+
+TEST_F(VgpuEnvironment, TellsWhatAContextAndALibraryEndWithOnce) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"reset", "tilewright vgpu: leak: the context ended with an allocation of 256 bytes"},
+      {"close", "tilewright vgpu: leak: the process ended with an allocation of 256 bytes"}};
+  for (const auto& [mode, text] : cases) {
+    const auto outcome = probe("TILEWRIGHT_VGPU_CHECK=memory", mode);
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
+    const std::size_t first = outcome.out.find(text);
+    EXPECT_NE(first, std::string::npos) << mode << ": " << outcome.out;
+    EXPECT_EQ(outcome.out.find("an allocation", first + std::string(text).size()),
+              std::string::npos)
+        << mode << ": " << outcome.out;
+  }
+}
+
+TEST_F(VgpuEnvironment, LeavesTheLeaksOfAProcessToTheOneThatMadeThem) {
+  const std::string file = (folder_ / "reports.jsonl").string();
+  EXPECT_EQ(probe("TILEWRIGHT_VGPU_CHECK=memory TILEWRIGHT_VGPU_REPORTS=" + file, "fork").code, 0);
+  EXPECT_EQ(reported(file), (std::vector<std::string>{"leak", "leak", "leak"}));
+}
+
+TEST_F(VgpuEnvironment, DrawsTheOrderOfWarpsFromItsSeed) {
+  EXPECT_EQ(probe("", "order").out, "order 0 1\n");
+  bool other = false;
+  for (int seed = 1; seed <= 20; ++seed) {
+    const std::string variable = "TILEWRIGHT_VGPU_SEED=" + std::to_string(seed);
+    const auto once = probe(variable, "order");
+    EXPECT_EQ(once.code, 0) << once.out;
+    other |= once.out == "order 1 0\n";
+    if (seed <= 3) {
+      EXPECT_EQ(probe(variable, "order").out, once.out) << seed;
+    }
+  }
+  EXPECT_TRUE(other) << "no seed of twenty let the second warp come first";
+}
+
+TEST_F(VgpuEnvironment, LetsStreamsBeAsLateAsItSays) {
+  EXPECT_EQ(probe("", "unordered").out, "sum 64\n");
+  EXPECT_EQ(probe("TILEWRIGHT_VGPU_STREAMS=eager", "unordered").out, "sum 64\n");
+  EXPECT_EQ(probe("TILEWRIGHT_VGPU_STREAMS=late", "unordered").out, "sum 0\n")
+      << "the copy did not wait for the launch";
+  EXPECT_THAT(probe("TILEWRIGHT_VGPU_STREAMS=soon", "unordered").out,
+              HasSubstr("TILEWRIGHT_VGPU_STREAMS is 'soon', expected eager, late or late:SEED"));
+}
+
+TEST_F(VgpuEnvironment, LetsApproximationsErrByItsSeed) {
+  auto bits = [&](const std::string& value) {
+    const auto outcome = probe("TILEWRIGHT_VGPU_APPROXIMATE=" + value, "reciprocal");
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
+    return outcome.out;
+  };
+  const std::string nearest = bits("nearest");
+  EXPECT_EQ(nearest, probe("", "reciprocal").out);
+  const std::string first = bits("adversarial"), second = bits("adversarial:2");
+  EXPECT_NE(first, nearest);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(bits("adversarial:2"), second) << "the same seed, the same errors";
+  EXPECT_THAT(probe("TILEWRIGHT_VGPU_APPROXIMATE=adversarial:0", "reciprocal").out,
+              HasSubstr("expected nearest, adversarial or adversarial:SEED, the seed not being 0"));
 }
 
 TEST_F(VgpuCommand, InjectsFaultsIntoAProgram) {

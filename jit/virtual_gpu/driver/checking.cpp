@@ -115,7 +115,17 @@ void Checking::add_fault(const Fault& fault) {
   write(report);
 }
 
-void Checking::add_leak(std::uint64_t address, std::uint64_t bytes) {
+void Checking::add_leaks(const char* ended, const char* kind, std::size_t count) {
+  if (check == Check::kOff || count == 0) return;
+  Report report;
+  report.check = "leak";
+  report.count = count;
+  report.text =
+      fmt::format("leak: {} ended with {} of {} that nobody destroyed", ended, count, kind);
+  add({std::move(report)});
+}
+
+void Checking::add_leak(const char* ended, std::uint64_t address, std::uint64_t bytes) {
   if (check == Check::kOff) return;
   Report report;
   report.check = "leak";
@@ -123,7 +133,7 @@ void Checking::add_leak(std::uint64_t address, std::uint64_t bytes) {
   report.address = address;
   report.bytes = bytes;
   report.allocation = fmt::format("allocation of {} bytes at {:#x}", bytes, address);
-  report.text = "leak: the context ended with an " + report.allocation;
+  report.text = fmt::format("leak: {} ended with an {}", ended, report.allocation);
   add({std::move(report)});
 }
 

@@ -28,8 +28,10 @@ class Checking {
   void add(std::vector<Report> reports);
   /// A fault of a launch without checks, for the file alone.
   void add_fault(const Fault& fault);
-  /// An allocation that its context ended with.
-  void add_leak(std::uint64_t address, std::uint64_t bytes);
+  /// An allocation that was there when "the context" or "the process" ended.
+  void add_leak(const char* ended, std::uint64_t address, std::uint64_t bytes);
+  /// `count` things of a kind that were; nothing where it is 0.
+  void add_leaks(const char* ended, const char* kind, std::size_t count);
   /// What was found since the last call, as a JSON array. The text is valid until the next call.
   const char* take();
 

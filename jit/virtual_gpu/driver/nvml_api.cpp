@@ -78,6 +78,7 @@ nvmlDevice_t handle_of(vgpu::Gpu& gpu) { return reinterpret_cast<nvmlDevice_t>(&
 template <typename Body>
 nvmlReturn_t with_nvml(Body&& body) noexcept {
   try {
+    if (vgpu::Gpu::gone) return NVML_ERROR_UNINITIALIZED;
     vgpu::Gpu& gpu = vgpu::Gpu::instance();
     std::lock_guard lock(gpu.mutex);
     if (initialisations() == 0) return NVML_ERROR_UNINITIALIZED;
@@ -154,6 +155,7 @@ VGPU_NVML nvmlInit_v2() { return nvmlInitWithFlags(0); }
 VGPU_NVML nvmlInit() { return nvmlInitWithFlags(0); }
 
 VGPU_NVML nvmlShutdown() {
+  if (vgpu::Gpu::gone) return NVML_ERROR_UNINITIALIZED;
   vgpu::Gpu& gpu = vgpu::Gpu::instance();
   std::lock_guard lock(gpu.mutex);
   if (initialisations() == 0) return NVML_ERROR_UNINITIALIZED;

@@ -8,13 +8,15 @@
 #include <sstream>
 
 #include "jit/virtual_gpu/driver/default_device.h"
+#include "jit/virtual_gpu/driver/leaks.h"
 #include "jit/virtual_gpu/memory.h"
 
 namespace tilewright::vgpu {
 
 Gpu& Gpu::instance() {
-  static Gpu gpu;
-  return gpu;
+  // Programs call the driver from what they run at exit, too: it goes when the library does (leaks.cpp).
+  static Gpu* gpu = new Gpu;
+  return *gpu;
 }
 
 Gpu::~Gpu() {
@@ -105,6 +107,7 @@ CUresult Gpu::initialise() {
 }
 
 void Gpu::reset_context(CUctx_st& which) {
+  report_leaks(*this, which, "the context");
   // Programs hold variables in the memory: they go first.
   for (auto& [handle, graph] : graphs)
     if (graph->context == &which) graph->nodes.clear();
@@ -116,10 +119,7 @@ void Gpu::reset_context(CUctx_st& which) {
   }
   for (auto& [handle, library] : libraries) library->modules.erase(&which);
   which.modules.clear();
-  for (const auto& [address, bytes] : which.allocations) checking.add_leak(address, bytes);
   for (const auto& [address, pooled] : which.pooled) pooled->used -= which.allocations.at(address);
-  for (const auto& [address, range] : which.host_ranges)
-    if (range.kind == CUctx_st::HostRange::Kind::kManaged) checking.add_leak(address, range.bytes);
   const bool alone = contexts.empty() || (contexts.size() == 1 && contexts.count(&which) != 0);
   if (alone && !(&which != &context && context.active())) {
     end_mappings(*this);

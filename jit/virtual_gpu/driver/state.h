@@ -305,6 +305,7 @@ struct Gpu {
   const char* report = "";
 
   static Gpu& instance();
+  static inline bool gone = false;  ///< the library has ended: there is no instance any more
   ~Gpu();
 
   /// Reads the description if none was given, and the settings of the environment.
@@ -351,6 +352,7 @@ enum class Needs { kNothing, kInitialised, kContext, kHealthyContext };
 template <typename Body>
 CUresult enter(Needs needs, Body&& body) noexcept {
   try {
+    if (Gpu::gone) return CUDA_ERROR_DEINITIALIZED;
     if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
     Gpu& gpu = Gpu::instance();
     std::lock_guard lock(gpu.mutex);

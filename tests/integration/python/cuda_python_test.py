@@ -9,7 +9,7 @@ import traceback
 
 import numpy as np
 
-from vgpu import download, driver, ok, parameters, start, upload
+from vgpu import download, driver, forget, made, ok, parameters, release, reports, start, upload
 
 KERNELS = b"""
 .version 8.0
@@ -71,7 +71,7 @@ class Add:
     """The kernel `add`, in a module of the current context."""
 
     def __init__(self):
-        self.module = ok(driver.cuModuleLoadData(KERNELS))
+        self.module = made(driver.cuModuleUnload, ok(driver.cuModuleLoadData(KERNELS)))
         self.function = ok(driver.cuModuleGetFunction(self.module, b"add"))
 
     def __call__(self, address, value, count, stream=0):
@@ -102,8 +102,8 @@ def check_device(device):
 
 def check_contexts(device):
     primary = ok(driver.cuCtxGetCurrent())
-    made = ok(driver.cuCtxCreate(None, 0, device))
-    assert int(ok(driver.cuCtxGetCurrent())) == int(made) != int(primary)
+    own = ok(driver.cuCtxCreate(None, 0, device))
+    assert int(ok(driver.cuCtxGetCurrent())) == int(own) != int(primary)
     limit = driver.CUlimit.CU_LIMIT_STACK_SIZE
     ok(driver.cuCtxSetLimit(limit, 4096))
     assert ok(driver.cuCtxGetLimit(limit)) == 4096
@@ -111,11 +111,12 @@ def check_contexts(device):
     data = upload(np.zeros(10, np.float32))
     add(data, 2.0, 10)
     assert (download(data, 10, np.float32) == 2).all()
-    assert int(ok(driver.cuCtxPopCurrent())) == int(made)
+    release()
+    assert int(ok(driver.cuCtxPopCurrent())) == int(own)
     assert int(ok(driver.cuCtxGetCurrent())) == int(primary)
-    ok(driver.cuCtxPushCurrent(made))
-    ok(driver.cuCtxDestroy(made))
-    refused(driver.cuCtxPushCurrent(made), RESULT.CUDA_ERROR_INVALID_CONTEXT)
+    ok(driver.cuCtxPushCurrent(own))
+    ok(driver.cuCtxDestroy(own))
+    refused(driver.cuCtxPushCurrent(own), RESULT.CUDA_ERROR_INVALID_CONTEXT)
 
 
 def check_modules(device):
@@ -135,7 +136,7 @@ def check_modules(device):
         [log, len(log)]), RESULT.CUDA_ERROR_INVALID_PTX)
     assert b"mud" in log
     refused(driver.cuModuleLoadData(b"\x7fELF" + bytes(60)), RESULT.CUDA_ERROR_NO_BINARY_FOR_GPU)
-    ok(driver.cuModuleUnload(add.module))
+    release()
 
 
 def check_libraries(device):
@@ -218,12 +219,13 @@ def check_streams(device):
     add = Add()
     least, greatest = ok(driver.cuCtxGetStreamPriorityRange())
     assert greatest < least
-    first = ok(driver.cuStreamCreateWithPriority(driver.CUstream_flags.CU_STREAM_NON_BLOCKING,
-                                                 greatest))
+    first = made(driver.cuStreamDestroy,
+                 ok(driver.cuStreamCreateWithPriority(
+                     driver.CUstream_flags.CU_STREAM_NON_BLOCKING, greatest)))
     assert ok(driver.cuStreamGetPriority(first)) == greatest
-    second = ok(driver.cuStreamCreate(0))
+    second = made(driver.cuStreamDestroy, ok(driver.cuStreamCreate(0)))
     data = upload(np.zeros(300, np.float32))
-    begin, end = (ok(driver.cuEventCreate(0)) for _ in range(2))
+    begin, end = (made(driver.cuEventDestroy, ok(driver.cuEventCreate(0))) for _ in range(2))
     ok(driver.cuEventRecord(begin, first))
     add(data, 1.0, 300, first)
     ok(driver.cuEventRecord(end, first))
@@ -244,14 +246,14 @@ def check_streams(device):
 
 def check_capture(device):
     add = Add()
-    stream = ok(driver.cuStreamCreate(0))
+    stream = made(driver.cuStreamDestroy, ok(driver.cuStreamCreate(0)))
     data = upload(np.zeros(64, np.float32))
     ok(driver.cuStreamBeginCapture(stream,
                                    driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL))
     for value in (1.0, 10.0):
         add(data, value, 64, stream)
-    graph = ok(driver.cuStreamEndCapture(stream))
-    instance = ok(driver.cuGraphInstantiate(graph, 0))
+    graph = made(driver.cuGraphDestroy, ok(driver.cuStreamEndCapture(stream)))
+    instance = made(driver.cuGraphExecDestroy, ok(driver.cuGraphInstantiate(graph, 0)))
     for _ in range(3):
         ok(driver.cuGraphLaunch(instance, stream))
     ok(driver.cuStreamSynchronize(stream))
@@ -282,21 +284,23 @@ def check_graph(device):
     ok(driver.cuGraphAddKernelNode(inner, None, 0, node_of(100.0)))
     ok(driver.cuGraphAddChildGraphNode(graph, [added], 1, inner))
     assert ok(driver.cuGraphNodeGetType(added)) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
-    instance = ok(driver.cuGraphInstantiate(graph, 0))
+    instance = made(driver.cuGraphExecDestroy, ok(driver.cuGraphInstantiate(graph, 0)))
     ok(driver.cuGraphLaunch(instance, 0))
     assert (download(data, 64, np.float32) == 102).all()
     ok(driver.cuGraphExecKernelNodeSetParams(instance, added, node_of(5.0)))
     ok(driver.cuGraphLaunch(instance, 0))
     assert (download(data, 64, np.float32) == 105).all()
     clone = ok(driver.cuGraphClone(graph))
-    ok(driver.cuGraphLaunch(ok(driver.cuGraphInstantiate(clone, 0)), 0))
+    copied = made(driver.cuGraphExecDestroy, ok(driver.cuGraphInstantiate(clone, 0)))
+    ok(driver.cuGraphLaunch(copied, 0))
     assert (download(data, 64, np.float32) == 102).all()
     for each in (clone, graph, inner):
         ok(driver.cuGraphDestroy(each))
 
 
 def check_clusters(device):
-    module = ok(driver.cuModuleLoadData(KERNELS.replace(b".target sm_80", b".target sm_90")))
+    module = made(driver.cuModuleUnload, ok(driver.cuModuleLoadData(
+        KERNELS.replace(b".target sm_80", b".target sm_90"))))
     function = ok(driver.cuModuleGetFunction(module, b"clusters"))
     data = upload(np.zeros(8, np.uint32))
     packed = parameters(data)
@@ -371,6 +375,9 @@ def check_errors(device):
     refused(driver.cuCtxSynchronize(), RESULT.CUDA_ERROR_ILLEGAL_ADDRESS)
     ok(driver.cuDevicePrimaryCtxReset(device))
     ok(driver.cuCtxSynchronize())
+    forget()
+    found = reports()
+    assert not found or [each["check"] for each in found] == ["out-of-bounds"], found
 
 
 def main():
@@ -380,11 +387,18 @@ def main():
     for check in checks:
         try:
             check(device)
+            release()
+            found = reports()
+            assert not found, "\n".join(each["text"] for each in found)
             print(f"{check.__name__}: ok")
         except Exception:
             failed += 1
             print(f"{check.__name__}: FAILED")
             traceback.print_exc()
+    ok(driver.cuDevicePrimaryCtxRelease(device))
+    for leak in reports():
+        failed += 1
+        print(leak["text"])
     sys.exit(1 if failed else 0)
 
 

@@ -13,7 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import triton_kernels
-from vgpu import download, driver, ok, parameters, reports, start, upload
+from vgpu import download, driver, made, ok, parameters, release, reports, start, upload
 
 INT, FLOAT = ctypes.c_int32, ctypes.c_float
 
@@ -36,7 +36,8 @@ class Kernel:
         self.threads = 32 * warps
         self.scratch = getattr(compiled.metadata, "global_scratch_size", 0) or 0
         self.shared = compiled.metadata.shared
-        self.module = ok(driver.cuModuleLoadData(self.ptx.encode() + b"\0"))
+        self.module = made(driver.cuModuleUnload,
+                           ok(driver.cuModuleLoadData(self.ptx.encode() + b"\0")))
         self.function = ok(driver.cuModuleGetFunction(self.module, name.encode()))
         if self.shared > 48 << 10:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -163,7 +164,7 @@ CASES = {
 
 
 def main():
-    start()
+    device = start()
     failed = 0
     for architecture in map(int, sys.argv[1:]):
         for name, (check, cases) in CASES.items():
@@ -171,6 +172,7 @@ def main():
                 began = time.time()
                 try:
                     check(architecture, *case)
+                    release()
                     found = reports()
                     if found:
                         raise AssertionError("\n".join(each["text"] for each in found))
@@ -180,6 +182,10 @@ def main():
                     failed += 1
                 print(f"sm_{architecture} {name} {case}: {verdict} ({time.time() - began:.2f} s)",
                       flush=True)
+    ok(driver.cuDevicePrimaryCtxRelease(device))
+    for leak in reports():
+        failed += 1
+        print(leak["text"])
     sys.exit(1 if failed else 0)
 
 

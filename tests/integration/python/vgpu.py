@@ -37,10 +37,31 @@ def start():
     return device
 
 
+_made = []
+
+
+def made(destroy, handle):
+    """`handle`, which release() will destroy."""
+    _made.append((destroy, handle))
+    return handle
+
+
+def release():
+    """Destroys what was made, the last one first: nothing is to leak."""
+    while _made:
+        destroy, handle = _made.pop()
+        ok(destroy(handle))
+
+
+def forget():
+    """After a fault: what was made has ended with its context."""
+    _made.clear()
+
+
 def upload(array):
-    """Device memory that holds `array`."""
+    """Device memory that holds `array`, until release()."""
     array = np.ascontiguousarray(array)
-    address = ok(driver.cuMemAlloc(array.nbytes))
+    address = made(driver.cuMemFree, ok(driver.cuMemAlloc(array.nbytes)))
     ok(driver.cuMemcpyHtoD(address, array.ctypes.data, array.nbytes))
     return address
 
