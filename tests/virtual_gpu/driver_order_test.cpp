@@ -257,6 +257,53 @@ TEST_F(LateStreams, AGraphRunsBranchesInTheOtherOrder) {
   EXPECT_EQ(values(data, 1)[0], 1) << "the branch that was captured last has run first";
 }
 
+TEST_F(LateStreams, WhatKernelsPrintComesWhenTheHostWaits) {
+  constexpr const char* kHello = R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 count) vprintf (.param .b64 format, .param .b64 values)
+;
+.global .align 1 .b8 text[10] = {104, 101, 108, 108, 111, 32, 37, 117, 10, 0};
+.visible .entry hello()
+{
+  .local .align 8 .b8 values[8];
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<5>;
+  mov.u64 %rd1, values;
+  cvta.local.u64 %rd2, %rd1;
+  mov.u32 %r1, %tid.x;
+  st.local.u32 [%rd1], %r1;
+  mov.u64 %rd3, text;
+  cvta.global.u64 %rd4, %rd3;
+  {
+  .param .b64 format;
+  .param .b64 list;
+  .param .b32 count;
+  st.param.b64 [format], %rd4;
+  st.param.b64 [list], %rd2;
+  call.uni (count), vprintf, (format, list);
+  ld.param.b32 %r2, [count];
+  }
+  ret;
+}
+)";
+  for (const char* mode : {"eager", "late"}) {
+    ASSERT_EQ(tilewrightVgpuSetStreams(mode), 0);
+    CUmodule printing = nullptr;
+    CUfunction hello = nullptr;
+    ASSERT_EQ(cuModuleLoadData(&printing, kHello), CUDA_SUCCESS) << jit::tilewrightVgpuReport();
+    ASSERT_EQ(cuModuleGetFunction(&hello, printing, "hello"), CUDA_SUCCESS);
+    ::testing::internal::CaptureStdout();
+    ASSERT_EQ(cuLaunchKernel(hello, 1, 1, 1, 2, 1, 1, 0, a, nullptr, nullptr), CUDA_SUCCESS);
+    std::fflush(stdout);
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), "") << mode;
+    ::testing::internal::CaptureStdout();
+    ASSERT_EQ(cuStreamSynchronize(a), CUDA_SUCCESS);
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), "hello 0\nhello 1\n") << mode;
+  }
+}
+
 /// Which the checks find whatever the order was.
 class StreamRaces : public LateStreams, public ::testing::WithParamInterface<const char*> {
  protected:

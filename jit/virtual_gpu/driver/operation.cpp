@@ -130,6 +130,11 @@ double run_kernel(Gpu& gpu, CUctx_st& context, const KernelOperation& kernel, do
   launch.accumulation = gpu.checking.accumulation;
   launch.approximation_seed = gpu.checking.approximation_seed;
   launch.cooperative = kernel.cooperative;
+  std::mutex printing;  // blocks may be on several threads
+  launch.print = [&](std::string_view text) {
+    std::lock_guard lock(printing);
+    gpu.printed += text;
+  };
   BlockDemand demand;
   demand.threads = int(kernel.block[0] * kernel.block[1] * kernel.block[2]);
   demand.registers = kernel.kernel->resources.registers;

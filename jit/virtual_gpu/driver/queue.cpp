@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 
 namespace tilewright::vgpu {
 namespace {
@@ -32,6 +33,7 @@ void run_first(Gpu& gpu, CUctx_st& context, CUstream_st& stream) {
     stream.ready_us = std::max(stream.ready_us, before->time_us);
   stream.running = true;
   if (context.error == CUDA_SUCCESS) execute_task(gpu, context, *task);
+  if (context.error != CUDA_SUCCESS) show_printed(gpu);  // no call waits after a fault
   stream.running = false;
   task->time_us = ready_us(context, stream);
   task->after.clear();
@@ -73,6 +75,7 @@ bool StreamOrder::set(const std::string& text) {
 
 TaskPointer enqueue(Gpu& gpu, CUctx_st& context, CUstream_st& stream, Operation operation,
                     std::vector<TaskPointer> after) {
+  if (std::holds_alternative<KernelOperation>(operation)) show_printed(gpu);
   auto task = std::make_shared<Task>();
   task->number = ++gpu.tasks;
   task->stream = &stream;
@@ -105,9 +108,17 @@ void complete(Gpu& gpu, CUctx_st& context, TaskPointer task) {
   while (task && !task->done) run_first(gpu, context, *task->stream);
 }
 
+void show_printed(Gpu& gpu) {
+  if (gpu.printed.empty()) return;
+  std::fwrite(gpu.printed.data(), 1, gpu.printed.size(), stdout);
+  std::fflush(stdout);
+  gpu.printed.clear();
+}
+
 void wait_for(Gpu& gpu, CUctx_st& context, const TaskPointer& task) {
+  if (task) complete(gpu, context, task);
+  show_printed(gpu);
   if (!task) return;
-  complete(gpu, context, task);
   context.host_us = std::max(context.host_us, task->time_us);
   context.host_clock.join(task->clock);
   bool idle = true;
@@ -153,6 +164,7 @@ void drain(Gpu& gpu, CUctx_st& context) {
         gpu.streams.seed == 0 ? busy.back() : busy[gpu.streams.random.below(busy.size())];
     run_first(gpu, context, *next);
   }
+  show_printed(gpu);
   context.retired.clear();
   forget_order(context);
 }

@@ -19,7 +19,10 @@ TaskPointer enqueue(Gpu& gpu, CUctx_st& context, CUstream_st& stream, Operation 
 
 /// Executes what `task` needs and the task itself. Null: nothing.
 void complete(Gpu& gpu, CUctx_st& context, TaskPointer task);
-/// The same, for the host to go on after it.
+/// Writes what kernels have printed to stdout: when the host waits, as on hardware, before the next
+/// launch, and after a fault.
+void show_printed(Gpu& gpu);
+/// The same as complete(), for the host to go on after it.
 void wait_for(Gpu& gpu, CUctx_st& context, const TaskPointer& task);
 /// What a stream holds; of the default stream what blocking ones hold as well.
 void wait_for_stream(Gpu& gpu, CUctx_st& context, CUstream_st& stream);

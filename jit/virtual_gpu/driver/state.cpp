@@ -20,6 +20,7 @@ Gpu& Gpu::instance() {
 }
 
 Gpu::~Gpu() {
+  // What nobody waited for is not printed, as on hardware.
   if (description) totals.write(description->info.name + " (virtual)");
 }
 

@@ -299,6 +299,7 @@ struct Gpu {
   std::vector<std::uint64_t> last_executed;  ///< empty: all of them
   bool launched = false;
   LaunchTotals totals;
+  std::string printed;  ///< by kernels, until the host waits
 
   /// Says why a call failed, to whoever asks for the report. Texts stay valid for good.
   void explain(std::string text);
