@@ -265,8 +265,9 @@ TEST_F(LateStreams, WhatKernelsPrintComesWhenTheHostWaits) {
 .extern .func (.param .b32 count) vprintf (.param .b64 format, .param .b64 values)
 ;
 .global .align 1 .b8 text[10] = {104, 101, 108, 108, 111, 32, 37, 117, 10, 0};
-.visible .entry hello()
+.visible .entry hello(.param .u32 traps)
 {
+  .reg .pred %p<2>;
   .local .align 8 .b8 values[8];
   .reg .b32 %r<3>;
   .reg .b64 %rd<5>;
@@ -285,6 +286,9 @@ TEST_F(LateStreams, WhatKernelsPrintComesWhenTheHostWaits) {
   call.uni (count), vprintf, (format, list);
   ld.param.b32 %r2, [count];
   }
+  ld.param.u32 %r1, [traps];
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 trap;
   ret;
 }
 )";
@@ -294,13 +298,26 @@ TEST_F(LateStreams, WhatKernelsPrintComesWhenTheHostWaits) {
     CUfunction hello = nullptr;
     ASSERT_EQ(cuModuleLoadData(&printing, kHello), CUDA_SUCCESS) << jit::tilewrightVgpuReport();
     ASSERT_EQ(cuModuleGetFunction(&hello, printing, "hello"), CUDA_SUCCESS);
+    unsigned traps = 0;
+    void* parameters[] = {&traps};
+    auto launch = [&] {
+      return cuLaunchKernel(hello, 1, 1, 1, 2, 1, 1, 0, a, parameters, nullptr);
+    };
     ::testing::internal::CaptureStdout();
-    ASSERT_EQ(cuLaunchKernel(hello, 1, 1, 1, 2, 1, 1, 0, a, nullptr, nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(launch(), CUDA_SUCCESS);
     std::fflush(stdout);
     EXPECT_EQ(::testing::internal::GetCapturedStdout(), "") << mode;
     ::testing::internal::CaptureStdout();
     ASSERT_EQ(cuStreamSynchronize(a), CUDA_SUCCESS);
     EXPECT_EQ(::testing::internal::GetCapturedStdout(), "hello 0\nhello 1\n") << mode;
+    ::testing::internal::CaptureStdout();
+    traps = 1;
+    ASSERT_EQ(launch(), CUDA_SUCCESS);
+    EXPECT_NE(cuStreamSynchronize(a), CUDA_SUCCESS);
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), "hello 0\nhello 1\n")
+        << mode << ": what was printed before a fault";
+    ASSERT_EQ(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   }
 }
 
