@@ -8,20 +8,21 @@ namespace tilewright::jit {
 struct TimingConstants {
   // Of the device: every kernel's.
   double dram_efficiency = 0.83;
-  double l2_efficiency = 1.4;
+  double l2_efficiency = 1.46;
   double l2_bytes_per_clock_per_sm = 64;
-  double latency_factor = 1.2;
-  double overlap_exponent = 5.1;
-  double tensor_efficiency_16 = 0.96;
-  double tensor_efficiency_8 = 0.91;
-  double tensor_efficiency_i8 = 0.53;
+  double latency_factor = 1.24;
+  double overlap_exponent = 5;
+  double tensor_efficiency_16 = 1;
+  double tensor_efficiency_8 = 0.9;
+  double tensor_efficiency_i8 = 0.52;
   // Of libraries' gemms.
   double gemm_fixed_us_16 = 1.4;
   double gemm_fixed_us_8 = 4.4;
-  double gemm_fixed_us_i8 = 7.5;
+  double gemm_fixed_us_i8 = 7.2;
   double gemm_block_us = 1.1;
-  double mma_iteration_clocks = 356;
+  double mma_iteration_clocks = 352;
   double mma_split_k_us = 13;
+  double gemm_short_k_us = 3.6;
   double quantize_efficiency = 0.4;
   double split_k_us = 2.5;
   // Of libraries' attention.
@@ -29,7 +30,7 @@ struct TimingConstants {
   double decode_block_us = 3.3;
   double decode_split_us = 1.7;
   double decode_dram_efficiency = 0.9;
-  double decode_convert_clocks = 0.082;
+  double decode_convert_clocks = 0.081;
   double prefill_fixed_us = 7.3;
   double prefill_block_us = 5.1;
   double prefill_tensor_efficiency = 0.58;
@@ -67,6 +68,8 @@ inline constexpr TimingConstant kTimingConstants[] = {
      "of an iteration that nothing hides, in kernels of mma.sync (int8, weight-only)"},
     {"mma_split_k_us", &TimingConstants::mma_split_k_us, 0, 30,
      "as split_k_us, in kernels of mma.sync"},
+    {"gemm_short_k_us", &TimingConstants::gemm_short_k_us, 0, 10,
+     "what a weight-only gemm takes longer whose k is less than two tiles of 64"},
     {"quantize_efficiency", &TimingConstants::quantize_efficiency, 0.1, 1,
      "share of dram_gbps reached by the kernel that turns activations into fp8"},
     {"split_k_us", &TimingConstants::split_k_us, 0, 10, "of the reduction after a split-k gemm"},

@@ -2,6 +2,8 @@
 // units, which hold whatever the constants are.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "jit/virtual_gpu/timing/attention.h"
 #include "jit/virtual_gpu/timing/gemm.h"
 #include "jit/virtual_gpu/timing/model.h"
@@ -203,6 +205,28 @@ TEST(TimingGemm, NarrowerWeightsAreFasterWhereTheyAreAllThatIsRead) {
   EXPECT_LT(int8, bf16);
   EXPECT_LT(gemm_us(1, 16384, 16384, GemmType::kInt4Weight), int8);
   EXPECT_LT(gemm_us(8, 16384, 16384, GemmType::kFp8), bf16);
+}
+
+TEST(TimingGemm, AWeightOnlyKernelIsTheOneThatWasFastestAtThePowerOfTwoBelow) {
+  for (const GemmType type : {GemmType::kInt4Weight, GemmType::kInt8Weight})
+    for (const double m : {1.0, 3.0, 48.0, 96.0, 160.0, 255.0, 768.0}) {
+      const double below = std::exp2(std::floor(std::log2(m)));
+      const GemmConfig at = best_gemm(device(), gemm(m, 3072, 3072, type)).config;
+      const GemmConfig profiled = best_gemm(device(), gemm(below, 3072, 3072, type)).config;
+      EXPECT_EQ(at.tile_m, profiled.tile_m) << m;
+      EXPECT_EQ(at.tile_n, profiled.tile_n) << m;
+      EXPECT_EQ(at.split_k, profiled.split_k) << m;
+      EXPECT_EQ(at.gemv, profiled.gemv) << m;
+    }
+  // One wave of tiles at 128 rows, more than one at 255: up to twice the time, and more than at 256.
+  EXPECT_GT(gemm_us(255, 8192, 4096, GemmType::kInt4Weight),
+            gemm_us(256, 8192, 4096, GemmType::kInt4Weight));
+}
+
+TEST(TimingGemm, AWeightOnlyGemmOfLessThanTwoTilesOfKCostsMore) {
+  for (const GemmType type : {GemmType::kInt4Weight, GemmType::kInt8Weight})
+    EXPECT_GT(gemm_us(128, 1024, 64, type), gemm_us(128, 1024, 128, type) + 2);
+  EXPECT_LT(gemm_us(128, 1024, 64), gemm_us(128, 1024, 128));
 }
 
 TEST(TimingAttention, DecodingGrowsWithBatchAndKeysAndShrinksWithAWindow) {

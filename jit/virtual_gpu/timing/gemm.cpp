@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kRows = 64;  // of one warpgroup's instruction
 constexpr int kMaxStages = 8;
+constexpr int kShortTiles = 2;  // of k: what a mixed kernel needs at least
 
 struct Format {
   double a_bytes, b_bytes;
@@ -15,20 +16,21 @@ struct Format {
   bool splits;     // libraries' kernels of this type split k (cuBLAS's), or do not (CUTLASS's)
   bool wgmma;      // of Hopper: warps that only load, multicast; else mma.sync
   int gemv_rows;   // up to which there is a kernel without tensor cores
+  bool mixed;      // a kernel that converts B in registers, chosen by a profiler: see best_gemm
 };
 
 Format format_of(GemmType type) {
   switch (type) {
     case GemmType::kBf16:
-      return {2, 2, TensorType::kBF16, 0, true, true, 0};
+      return {2, 2, TensorType::kBF16, 0, true, true, 0, false};
     case GemmType::kFp8:
-      return {1, 1, TensorType::kFp8, 0, false, true, 0};
+      return {1, 1, TensorType::kFp8, 0, false, true, 0, false};
     case GemmType::kInt8:
-      return {1, 1, TensorType::kInt8, 0, false, false, 4};
+      return {1, 1, TensorType::kInt8, 0, false, false, 4, false};
     case GemmType::kInt8Weight:
-      return {2, 1, TensorType::kBF16, 1, true, false, 8};
+      return {2, 1, TensorType::kBF16, 1, true, false, 8, true};
     case GemmType::kInt4Weight:
-      return {2, 0.5, TensorType::kBF16, 2, true, false, 8};
+      return {2, 0.5, TensorType::kBF16, 2, true, false, 8, true};
   }
   return {};
 }
@@ -134,6 +136,9 @@ Work gemm_work(const jit::DeviceDescription& device, const GemmProblem& problem,
   work.block_us = device.timing.gemm_block_us;
   work.fixed_us = fixed_us(device.timing, problem.type);
   if (problem.quantized) work.fixed_us += quantize_us(device, problem);
+  // Seen at every m and n of both weight-only types, and not explained: another launch, probably.
+  if (format.mixed && problem.k < kShortTiles * config.tile_k)
+    work.fixed_us += device.timing.gemm_short_k_us;
   if (config.split_k > 1) {
     work.fixed_us += format.wgmma ? device.timing.split_k_us : device.timing.mma_split_k_us;
     work.l2_more_bytes = problem.m * problem.n * (8.0 * config.split_k);  // f32, out and in
@@ -150,10 +155,13 @@ Work gemm_work(const jit::DeviceDescription& device, const GemmProblem& problem,
   return work;
 }
 
-GemmChoice best_gemm(const jit::DeviceDescription& device, const GemmProblem& problem) {
-  static constexpr int kTiles[][2] = {{16, 64},   {16, 128},  {32, 64},  {32, 128}, {64, 32},
-                                      {64, 64},   {64, 128},  {64, 256}, {128, 32}, {128, 64},
-                                      {128, 128}, {128, 256}, {256, 128}};
+namespace {
+
+/// Of the tiles, stages and splits that libraries have, the fastest by the model.
+GemmChoice fastest(const jit::DeviceDescription& device, const GemmProblem& problem) {
+  static constexpr int kTiles[][2] = {{16, 64},   {16, 128},  {32, 64},   {32, 128}, {64, 32},
+                                      {64, 64},   {64, 128},  {64, 256},  {128, 32}, {128, 64},
+                                      {128, 128}, {128, 256}, {256, 128}, {256, 64}};
   const Format format = format_of(problem.type);
   const double shared = double(device.info.shared_per_block_optin);
   GemmChoice best;
@@ -166,12 +174,15 @@ GemmChoice best_gemm(const jit::DeviceDescription& device, const GemmProblem& pr
     config.tile_m = tile[0];
     config.tile_n = tile[1];
     config.tile_k = format.a_bytes == 1 ? 128 : 64;
+    // The weights are the rows of a mixed kernel's instructions: one warpgroup's, or two's.
+    if (format.mixed && config.tile_n != 64 && config.tile_n != 128) continue;
     const double k_tiles = std::ceil(problem.k / config.tile_k);
     // A library has no tile that is mostly empty where it has a smaller one.
     if (config.tile_m > 16 && config.tile_m >= 2 * problem.m && config.tile_m > 64) continue;
     const double blocks =
         std::ceil(problem.m / config.tile_m) * std::ceil(problem.n / config.tile_n);
-    for (int per_sm = 1; per_sm <= 2; ++per_sm) {
+    // The stages of a mixed kernel take what shared memory there is.
+    for (int per_sm = 1; per_sm <= (format.mixed ? 1 : 2); ++per_sm) {
       const double room = per_sm == 1 ? shared : double(device.info.shared_per_sm) / 2 - 1024;
       config.stages = int(std::min(
           {double(kMaxStages), room / stage_bytes(format, config), std::max(k_tiles, 2.0)}));
@@ -186,6 +197,19 @@ GemmChoice best_gemm(const jit::DeviceDescription& device, const GemmProblem& pr
     }
   }
   return best;
+}
+
+}  // namespace
+
+GemmChoice best_gemm(const jit::DeviceDescription& device, const GemmProblem& problem) {
+  if (!format_of(problem.type).mixed) return fastest(device, problem);
+  // TensorRT-LLM profiles these at powers of two and takes what was fastest at the one below m, where
+  // the tiles of more rows may no longer fit into one wave.
+  GemmProblem profiled = problem;
+  profiled.m = std::exp2(std::floor(std::log2(problem.m)));
+  GemmChoice choice = fastest(device, profiled);
+  choice.time = model(device, gemm_work(device, problem, choice.config));
+  return choice;
 }
 
 }  // namespace tilewright::vgpu
