@@ -44,7 +44,7 @@ TEST(DeviceDescription, OfEveryShippedDeviceIsReadAsYamlReadsIt) {
     EXPECT_EQ(device->fp32_tflops, yaml["fp32_tflops"].as<double>());
     EXPECT_EQ(device->tensor_tflops, (yaml["tensor_tflops"].as<std::map<std::string, double>>()));
   }
-  EXPECT_EQ(files, 4);
+  EXPECT_EQ(files, 5);
 }
 
 TEST(DeviceDescription, RatesAgreeWithLanesAndClock) {

@@ -41,6 +41,11 @@ TEST(Occupancy, IsThatOfCudasCalculatorForKnownBlocks) {
       {"l4", 32, 32, 0, 24, "blocks"},
       {"rtx4090", 256, 40, 0, 6, "threads"},
       {"rtx4090", 128, 32, 33 * 1024, 2, "shared"},
+      {"rtx5090", 32, 32, 0, 24, "blocks"},
+      {"rtx5090", 256, 40, 0, 6, "threads"},
+      {"rtx5090", 128, 32, 49 * 1024, 2, "shared"},  // 50 KiB of 100
+      {"rtx5090", 128, 32, 99 * 1024, 1, "shared"},
+      {"rtx5090", 128, 32, 99 * 1024 + 1, 0, "shared"},
   };
   for (const auto& c : cases) {
     const auto found = occupancy(device(c.device), {c.threads, c.registers, c.shared});
@@ -54,7 +59,7 @@ TEST(Occupancy, IsThatOfCudasCalculatorForKnownBlocks) {
 #ifdef TILEWRIGHT_HAS_CALCULATOR
 TEST(Occupancy, AgreesWithTheToolkitsHeaderEverywhere) {
   int compared = 0;
-  for (const char* id : {"h200", "a100", "l4", "rtx4090"}) {
+  for (const char* id : {"h200", "a100", "l4", "rtx4090", "rtx5090"}) {
     const jit::DeviceInfo info = device(id);
     cudaOccDeviceProp properties;
     properties.computeMajor = info.compute_major;
@@ -91,7 +96,7 @@ TEST(Occupancy, AgreesWithTheToolkitsHeaderEverywhere) {
           ++compared;
         }
   }
-  EXPECT_EQ(compared, 4 * 32 * 13 * 10);
+  EXPECT_EQ(compared, 5 * 32 * 13 * 10);
 }
 #endif
 

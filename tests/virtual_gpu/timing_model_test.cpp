@@ -229,6 +229,25 @@ TEST(TimingGemm, AWeightOnlyGemmOfLessThanTwoTilesOfKCostsMore) {
   EXPECT_LT(gemm_us(128, 1024, 64), gemm_us(128, 1024, 128));
 }
 
+TEST(TimingModel, LanesAreThoseOfTheCapability) {
+  // f64: 64 of an SM in a clock on 9.0, 32 on 8.0, 2 elsewhere. Integers: 64, and 128 on 12.0.
+  struct {
+    const char* id;
+    double f64, integer;
+  } cases[] = {{"h200", 64, 64}, {"a100", 32, 64}, {"l4", 2, 64}, {"rtx5090", 2, 128}};
+  for (const auto& c : cases) {
+    const auto description = device(c.id);
+    Work work;
+    work.blocks = description.info.sm_count;
+    work.block = {128, 32, 0};
+    work.f64 = work.integer = 1e6;
+    const LaunchTime time = model(description, work);
+    const double clocks_per_us = description.clock_ghz * 1e3;
+    EXPECT_NEAR(time.fma_us, 32e6 / c.f64 / clocks_per_us, 1e-6) << c.id;
+    EXPECT_NEAR(time.integer_us, 32e6 / c.integer / clocks_per_us, 1e-6) << c.id;
+  }
+}
+
 TEST(TimingAttention, DecodingGrowsWithBatchAndKeysAndShrinksWithAWindow) {
   const auto h200 = device();
   AttentionProblem problem;

@@ -175,7 +175,8 @@ TEST(Timing, WhatDoesNotFitInTheL2IsReadAgain) {
 TEST(Timing, ABetterDeviceIsFaster) {
   Kernel kernel(1 << 16);
   EXPECT_LT(kernel.time("h200").total_us, kernel.time("a100").total_us);
-  EXPECT_LT(kernel.time("a100").total_us, kernel.time("rtx4090").total_us);
+  EXPECT_LT(kernel.time("a100").total_us, kernel.time("rtx5090").total_us);
+  EXPECT_LT(kernel.time("rtx5090").total_us, kernel.time("rtx4090").total_us);
   EXPECT_LT(kernel.time("rtx4090").total_us, kernel.time("l4").total_us);
 }
 

@@ -14,7 +14,12 @@ using vgpu::Needs;
 namespace tilewright::vgpu {
 namespace {
 
-constexpr unsigned kPortableCluster = 8, kLargestCluster = 16;
+constexpr unsigned kPortableCluster = 8;
+
+/// With non-portable sizes allowed: 16 is documented of Hopper and of 10.x, of others nothing.
+unsigned largest_cluster(const jit::DeviceInfo& info) {
+  return info.compute_major == 9 || info.compute_major == 10 ? 16 : kPortableCluster;
+}
 
 bool is_given(const std::array<unsigned, 3>& cluster) {
   return cluster[0] != 0 || cluster[1] != 0 || cluster[2] != 0;
@@ -38,7 +43,7 @@ CUresult check_cluster(const jit::DeviceInfo& info, const CUfunc_st& function,
     if (cluster[i] == 0 || launch.grid[i] % cluster[i] != 0) return CUDA_ERROR_INVALID_VALUE;
     blocks *= cluster[i];
   }
-  const unsigned most = function.large_clusters ? kLargestCluster : kPortableCluster;
+  const unsigned most = function.large_clusters ? largest_cluster(info) : kPortableCluster;
   if (blocks > most || (kernel.max_cluster_blocks != 0 && blocks > kernel.max_cluster_blocks))
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   return CUDA_SUCCESS;
@@ -332,8 +337,9 @@ VGPU_API cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
     if (!blocks || !config) return CUDA_ERROR_INVALID_VALUE;
     const CUfunction function = vgpu::find_function(gpu, context, handle);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
-    if (gpu.description->info.compute_major < 9) return CUDA_ERROR_NOT_SUPPORTED;
-    *blocks = int(function->large_clusters ? vgpu::kLargestCluster : vgpu::kPortableCluster);
+    const jit::DeviceInfo& info = gpu.description->info;
+    if (info.compute_major < 9) return CUDA_ERROR_NOT_SUPPORTED;
+    *blocks = int(function->large_clusters ? vgpu::largest_cluster(info) : vgpu::kPortableCluster);
     return CUDA_SUCCESS;
   });
 }

@@ -6,15 +6,18 @@ namespace tilewright::vgpu {
 namespace {
 
 constexpr double kSchedulers = 4;         // of an SM, one warp instruction per clock each
-constexpr double kIntegerLanes = 64;      // per SM and clock, 8.0 to 9.0
 constexpr double kL1SectorsPerClock = 4;  // 128 bytes
 constexpr double kL2LatencyShare = 0.4;   // of the latency of DRAM
 
 /// f64 lanes per SM and clock. CUDA C++ Programming Guide, "Arithmetic Instructions".
 double f64_lanes(const jit::DeviceInfo& info) {
   if (info.compute_major == 8) return info.compute_minor == 0 ? 32 : 2;
-  return info.compute_major == 9 || info.compute_minor == 0 ? 64 : 2;
+  return info.compute_major == 9 || (info.compute_major == 10 && info.compute_minor == 0) ? 64 : 2;
 }
+
+/// Integer lanes per SM and clock, 8.0 to 10.0; twice as many where they are those of f32 (NVIDIA RTX
+/// Blackwell GPU Architecture whitepaper).
+double integer_lanes(const jit::DeviceInfo& info) { return info.compute_major >= 12 ? 128 : 64; }
 
 double tensor_efficiency(const jit::TimingConstants& timing, TensorType type) {
   switch (type) {
@@ -79,7 +82,7 @@ LaunchTime model(const jit::DeviceDescription& device, const Work& work) {
   time.tensor_us = tensor_us(device, work) * busiest;
   time.issue_us = sm_us(work.instructions / kSchedulers);
   time.fma_us = sm_us(work.fma * 32 / fma_lanes + work.f64 * 32 / f64_lanes(info));
-  time.integer_us = sm_us(work.integer * 32 / kIntegerLanes);
+  time.integer_us = sm_us(work.integer * 32 / integer_lanes(info));
   time.special_us = sm_us(work.special * 32 / device.special_per_clock_per_sm);
   time.shared_us = sm_us(work.shared_wavefronts * 128 / device.shared_bytes_per_clock_per_sm +
                          std::max(work.l1_requests, work.l1_sectors / kL1SectorsPerClock));
