@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "jit/virtual_gpu/check/checker.h"
+#include "jit/virtual_gpu/execute/shared_count.h"
 #include "jit/virtual_gpu/execute/worker.h"
 
 namespace tilewright::vgpu {
@@ -326,6 +327,16 @@ void count_request(const Step* step, Warp& warp, const std::uint64_t* addresses,
     // Addresses that are not valid fault a moment later; they must not make bitmaps.
     distinct.add(address);
   });
+}
+
+void count_shared_writes(Warp& warp, const std::uint64_t* addresses, std::uint32_t mask,
+                         int bytes) {
+  if (mask != 0) count_wavefronts(addresses, mask, bytes, warp.worker->counters);
+}
+
+void count_shared_lines(Warp& warp, std::uint64_t bytes) {
+  constexpr std::uint64_t kLine = 128;  // of 32 banks
+  warp.worker->counters.shared_wavefronts += (bytes + kLine - 1) / kLine;
 }
 
 void count_range(Warp& warp, std::uint64_t address, std::uint64_t bytes, bool store) {

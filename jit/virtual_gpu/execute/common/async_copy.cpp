@@ -3,6 +3,7 @@
 #include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
+#include "jit/virtual_gpu/execute/shared_count.h"
 #include "jit/virtual_gpu/execute/worker.h"
 
 namespace tilewright::vgpu {
@@ -114,7 +115,11 @@ const Step* copy(const Step* s, std::byte* r, Warp& w) {
   if (wrong >= 0)
     return fault(s, w, FaultKind::kIllegalInstruction, wrong, reads.bytes[wrong],
                  "a source size beyond the copy's");
-  if (w.counting) count_request(s, w, reads.address, reads.lanes);
+  if (w.counting) {
+    count_request(s, w, reads.address, reads.lanes);
+    for_lanes(reads.lanes,
+              [&](int i) { w.worker->counters.global_load_bytes -= bytes - reads.bytes[i]; });
+  }
   std::byte* hosts[kLanes] = {};
   if (!locate_reads(s, w, reads, bytes, hosts)) return nullptr;
 
@@ -127,6 +132,11 @@ const Step* copy(const Step* s, std::byte* r, Warp& w) {
   if (wrong >= 0)
     return fault(s, w, to[wrong] % bytes != 0 ? FaultKind::kMisaligned : FaultKind::kOutOfBounds,
                  wrong, to[wrong], "asynchronous write to shared memory");
+  if (w.counting) {
+    std::uint64_t targets[kLanes];
+    for (int i = 0; i < kLanes; ++i) targets[i] = to[i];
+    count_shared_writes(w, targets, w.mask, static_cast<int>(bytes));
+  }
   AsyncOperation& operation = engine_of(w).make(w, s, std::countr_zero(w.mask));
   operation.completion = AsyncOperation::Completion::kCopyGroup;
   operation.chunks.reserve(kLanes);

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "jit/virtual_gpu/check/checker.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
+#include "jit/virtual_gpu/execute/shared_count.h"
 #include "jit/virtual_gpu/execute/worker.h"
 #include "jit/virtual_gpu/program/async_form.h"
 
@@ -140,6 +142,15 @@ bool copy(const Step* s, std::byte* r, Warp& w, int lane) {
   if (w.counting) {
     if ((flags & kBulkFromShared) == 0) count_range(w, from_address, bytes, false);
     if ((flags & kBulkToGlobal) != 0) count_range(w, to_address, bytes, true);
+    // Each block that the copy reads or writes, of its shared memory.
+    const bool reads = (flags & kBulkFromShared) != 0, writes = (flags & kBulkToGlobal) == 0;
+    if (reads) count_shared_lines(w, bytes);
+    if (writes)
+      for (int i = (flags & kBulkMulticast) == 0
+                       ? 1
+                       : std::popcount(unsigned{lanes<std::uint16_t>(r, o[4])[lane]});
+           i > 0; --i)
+        count_shared_lines(w, bytes);
   }
   Cluster& cluster = *w.block->cluster;
   if ((flags & kBulkMulticast) == 0) {

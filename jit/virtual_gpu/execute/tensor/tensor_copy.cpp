@@ -1,6 +1,7 @@
 // cp.async.bulk.tensor: boxes of tensors between global and shared memory, as
 // asynchronous operations of the cluster's engine.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "jit/virtual_gpu/execute/async/engine.h"
@@ -8,6 +9,7 @@
 #include "jit/virtual_gpu/execute/cluster.h"
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
+#include "jit/virtual_gpu/execute/shared_count.h"
 #include "jit/virtual_gpu/execute/worker.h"
 #include "jit/virtual_gpu/program/async_form.h"
 #include "jit/virtual_gpu/tensor_map.h"
@@ -211,9 +213,12 @@ struct Copy {
     return true;
   }
 
-  /// Whole sectors, as the copy engine asks for them.
-  void count() const {
+  /// Whole sectors, as the copy engine asks for them, once for all blocks of a multicast; the whole
+  /// box in shared memory, of each of them.
+  void count(std::uint32_t blocks) const {
     Worker& worker = *warp.worker;
+    for (int i = (flags & kBulkMulticast) == 0 ? 1 : std::popcount(blocks); i > 0; --i)
+      count_shared_lines(warp, box_bytes());
     bool store = (flags & kBulkToGlobal) != 0;
     Counters& counters = worker.counters;
     ++(store ? counters.global_stores : counters.global_loads);
@@ -251,10 +256,10 @@ const Step* tensor_copy(const Step* s, std::byte* r, Warp& w) {
     valid = copy.read_map(lanes<std::uint64_t>(r, o[1])[i]) &&
             copy.place(lanes<std::uint64_t>(r, o[0])[i], coordinates, offsets);
     if (!valid) return;
-    if (w.counting) copy.count();
-    valid = (s->immediate & kBulkToGlobal) != 0
-                ? copy.store()
-                : copy.load(lanes<std::uint64_t>(r, o[2])[i], lanes<std::uint16_t>(r, o[3])[i]);
+    const bool store = (s->immediate & kBulkToGlobal) != 0;
+    const std::uint32_t blocks = store ? 0 : lanes<std::uint16_t>(r, o[3])[i];
+    if (w.counting) copy.count(blocks);
+    valid = store ? copy.store() : copy.load(lanes<std::uint64_t>(r, o[2])[i], blocks);
   });
   return valid ? s + 1 : nullptr;
 }

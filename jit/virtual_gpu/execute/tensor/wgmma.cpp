@@ -1,6 +1,7 @@
 // wgmma.mma_async, computed where it is issued: warp i of a warpgroup does rows 16i to 16i + 15, as
 // so many products of fragments of mma. PTX ISA, "Asynchronous Warpgroup Level Matrix ... Shared
 // Memory Matrix Layout", "Strides", "Matrix Descriptor Format".
+#include "jit/virtual_gpu/execute/shared_count.h"
 #include "jit/virtual_gpu/execute/tensor/descriptor.h"
 #include "jit/virtual_gpu/execute/tensor/tile.h"
 
@@ -64,6 +65,10 @@ const Step* wgmma(const Step* s, std::byte* r, Warp& w) {
   const uint32_t* d = w.code->operands.data() + s->c;
   const uint32_t* a = d + 2 * kOfTile * tiles;
   const uint32_t* b = a + (form.a_in_registers != 0 ? 4 : 1);
+  // A warpgroup reads each operand once: 64 or n rows of 32 bytes of k.
+  if (w.counting && w.index % 4 == 0)
+    count_shared_lines(w,
+                       static_cast<uint64_t>((form.a_in_registers != 0 ? 0 : 64) + 8 * tiles) * 32);
   bool accumulate = (predicate(r, b[1]) & 1) != 0;
 
   TensorTile tile;

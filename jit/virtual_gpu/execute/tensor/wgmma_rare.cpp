@@ -8,6 +8,7 @@
 #include "jit/virtual_gpu/execute/common/families.h"
 #include "jit/virtual_gpu/execute/common/half_scalar.h"
 #include "jit/virtual_gpu/execute/common/per_lane.h"
+#include "jit/virtual_gpu/execute/shared_count.h"
 #include "jit/virtual_gpu/execute/tensor/accumulate.h"
 #include "jit/virtual_gpu/execute/tensor/descriptor.h"
 #include "jit/virtual_gpu/execute/tensor/rare.h"
@@ -104,6 +105,10 @@ const Step* sparse(const Step* s, std::byte* r, Warp& w) {
   if (other.wrong != 0)
     return fault(s, w, FaultKind::kOutOfBounds, 0, other.wrong,
                  "wgmma reads B, which is not in shared memory");
+  if (w.counting && w.index % 4 == 0)
+    count_shared_lines(
+        w, static_cast<std::uint64_t>((columns * k + (form.a_in_registers == 0 ? 64 * k / 2 : 0)) *
+                                      width / 8));
   if (Checker* checker = w.worker->context.checker)
     checker->tensor_read(s, w, other.lines, kLineBytes);
 
