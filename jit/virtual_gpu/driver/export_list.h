@@ -3,7 +3,8 @@
 #pragma once
 
 // Of older ABIs, under names that cuda.h no longer maps to.
-#define TILEWRIGHT_VGPU_OLD_FUNCTIONS(apply) apply(cuCtxCreate_v2) apply(cuCtxCreate_v3)
+#define TILEWRIGHT_VGPU_OLD_FUNCTIONS(apply) \
+  apply(cuCtxCreate_v2) apply(cuCtxCreate_v3) apply(cuStreamGetCaptureInfo_v2)
 
 // Names as in cuda.h, which maps some of them to their newest version (_v2, ...).
 // clang-format off
@@ -16,7 +17,12 @@
   apply(cuLibraryLoadFromFile) apply(cuMemGetHandleForAddressRange) apply(cuMemPoolGetAccess)     \
   apply(cuMemPoolSetAccess) apply(cuModuleLoadFatBinary) apply(cuPointerSetAttribute)             \
   apply(cuStreamCopyAttributes) apply(cuStreamGetAttribute) apply(cuStreamGetCtx_v2)              \
-  apply(cuStreamSetAttribute)                                                                     \
+  apply(cuStreamSetAttribute) apply(cuStreamBeginCaptureToGraph)                                  \
+  apply(cuStreamUpdateCaptureDependencies) apply(cuGraphAddMemAllocNode)                          \
+  apply(cuGraphAddMemFreeNode) apply(cuGraphAddEventRecordNode) apply(cuGraphAddEventWaitNode)    \
+  apply(cuGraphExecGetFlags) apply(cuGraphNodeGetDependentNodes) apply(cuGraphReleaseUserObject)  \
+  apply(cuGraphRetainUserObject) apply(cuUserObjectCreate) apply(cuUserObjectRelease)             \
+  apply(cuUserObjectRetain)                                                                       \
   apply(cuCtxCreate) apply(cuCtxDestroy) apply(cuCtxGetApiVersion) apply(cuCtxGetCacheConfig)     \
   apply(cuCtxGetDevice) apply(cuCtxGetFlags) apply(cuCtxGetId) apply(cuCtxGetLimit)               \
   apply(cuCtxGetStreamPriorityRange) apply(cuCtxPopCurrent) apply(cuCtxPushCurrent)               \
@@ -91,7 +97,8 @@
   apply(cuMemcpyPeerAsync) apply(cuMemsetD16Async) apply(cuMemsetD2D16Async)                      \
   apply(cuMemsetD2D32Async) apply(cuMemsetD2D8Async) apply(cuMemsetD32Async)                      \
   apply(cuMemsetD8Async) apply(cuStreamAddCallback) apply(cuStreamAttachMemAsync)                 \
-  apply(cuStreamBeginCapture) apply(cuStreamCopyAttributes) apply(cuStreamEndCapture)             \
+  apply(cuStreamBeginCapture) apply(cuStreamBeginCaptureToGraph)                                  \
+  apply(cuStreamUpdateCaptureDependencies) apply(cuStreamCopyAttributes) apply(cuStreamEndCapture)             \
   apply(cuStreamGetAttribute) apply(cuStreamGetCaptureInfo) apply(cuStreamGetCtx)                 \
   apply(cuStreamGetCtx_v2) apply(cuStreamGetDevice) apply(cuStreamGetFlags) apply(cuStreamGetId)  \
   apply(cuStreamGetPriority) apply(cuStreamIsCapturing) apply(cuStreamQuery)                      \

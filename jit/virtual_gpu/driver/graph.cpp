@@ -1,5 +1,6 @@
 #include "jit/virtual_gpu/driver/graph.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace tilewright::vgpu {
@@ -57,7 +58,63 @@ CUgraph clone_graph(Gpu& gpu, const CUgraph_st& graph) {
 void destroy_graph(Gpu& gpu, CUgraph graph) {
   for (const auto& node : graph->nodes)
     if (node->child) destroy_graph(gpu, node->child);
+  const auto objects = std::move(graph->objects);
   gpu.graphs.erase(graph);
+  for (const auto& [object, count] : objects) release_object(gpu, object, count);
+}
+
+CUresult make_graph_memory(Gpu& gpu, CUctx_st& context, std::size_t bytes,
+                           std::shared_ptr<GraphMemory>* out) {
+  auto address = context.memory->allocate(bytes);
+  if (!address) {
+    gpu.explain(address.error().message);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = std::make_shared<GraphMemory>();
+  (*out)->memory = context.memory;
+  (*out)->address = *address;
+  (*out)->bytes = bytes;
+  std::erase_if(gpu.graph_memory, [](const auto& entry) { return entry.second.expired(); });
+  gpu.graph_memory[*address] = *out;
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<GraphMemory> find_graph_memory(Gpu& gpu, CUdeviceptr address) {
+  auto found = gpu.graph_memory.find(address);
+  return found == gpu.graph_memory.end() ? nullptr : found->second.lock();
+}
+
+bool frees(const CUgraph_st& graph, const GraphMemory& memory) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
+    auto* free = std::get_if<FreeOperation>(&node->operation);
+    return free && free->memory.get() == &memory;
+  });
+}
+
+bool has_memory(const CUgraph_st& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    return std::holds_alternative<AllocateOperation>(node->operation) ||
+           std::holds_alternative<FreeOperation>(node->operation);
+  });
+}
+
+CUgraphNodeType type_of(const CUgraphNode_st& node) {
+  constexpr CUgraphNodeType kTypes[] = {
+      CU_GRAPH_NODE_TYPE_KERNEL,      CU_GRAPH_NODE_TYPE_MEMSET,    CU_GRAPH_NODE_TYPE_MEMCPY,
+      CU_GRAPH_NODE_TYPE_HOST,        CU_GRAPH_NODE_TYPE_EMPTY,     CU_GRAPH_NODE_TYPE_GRAPH,
+      CU_GRAPH_NODE_TYPE_MEM_FREE,    CU_GRAPH_NODE_TYPE_MEM_ALLOC, CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+      CU_GRAPH_NODE_TYPE_EVENT_RECORD};
+  return node.child ? CU_GRAPH_NODE_TYPE_GRAPH : kTypes[node.operation.index()];
+}
+
+void release_object(Gpu& gpu, CUuserObject handle, std::uint64_t count) {
+  auto object = gpu.objects.find(handle);
+  if (object == gpu.objects.end()) return;
+  object->second->references -= std::min(object->second->references, count);
+  if (object->second->references > 0) return;
+  const auto ended = std::move(object->second);
+  gpu.objects.erase(object);
+  call_host(gpu, {ended->destroy, ended->pointer, nullptr});
 }
 
 bool order_nodes(const CUgraph_st& graph, std::vector<GraphNode>* out) {

@@ -1,7 +1,9 @@
 // Stream capture, and graphs as they are instantiated and launched.
 #include <algorithm>
+#include <unordered_set>
 
 #include "jit/virtual_gpu/driver/graph.h"
+#include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
@@ -12,17 +14,18 @@ namespace {
 
 /// Every node that nothing comes after must be waited for by the stream that began.
 bool is_joined(const vgpu::Capture& capture) {
-  std::vector<bool> followed(capture.nodes.size());
-  for (const auto& node : capture.nodes)
-    for (int before : node.after) followed[std::size_t(before)] = true;
-  for (int node : capture.origin->frontier) followed[std::size_t(node)] = true;
-  return std::all_of(followed.begin(), followed.end(), [](bool is) { return is; });
+  std::unordered_set<CUgraphNode> followed(capture.origin->frontier.begin(),
+                                           capture.origin->frontier.end());
+  for (const auto& node : capture.graph->nodes)
+    followed.insert(node->after.begin(), node->after.end());
+  return std::all_of(capture.nodes.begin(), capture.nodes.end(),
+                     [&](CUgraphNode node) { return followed.count(node) != 0; });
 }
 
-}  // namespace
-
-VGPU_API cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
+/// `given`: the graph to add to; null: a new one.
+CUresult begin_capture(CUstream handle, CUgraph given, const CUgraphNode* after, std::size_t count,
+                       CUstreamCaptureMode mode) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL && mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
         mode != CU_STREAM_CAPTURE_MODE_RELAXED)
       return CUDA_ERROR_INVALID_VALUE;
@@ -30,16 +33,68 @@ VGPU_API cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (stream == &context.default_stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+    if (given && !vgpu::find_graph(gpu, given)) return CUDA_ERROR_INVALID_VALUE;
+    if (count > 0 && !after) return CUDA_ERROR_INVALID_VALUE;
+    for (std::size_t i = 0; i < count; ++i) {
+      const CUgraphNode node = vgpu::find_node(gpu, after[i]);
+      if (!node || node->graph != given) return CUDA_ERROR_INVALID_VALUE;
+    }
     auto capture = std::make_shared<vgpu::Capture>();
+    capture->graph = given ? given : vgpu::add_graph(gpu, context, {});
+    capture->given = given != nullptr;
+    capture->id = ++gpu.ids;
     capture->members = {stream};
     capture->origin = stream;
     capture->mode = mode;
     capture->thread = std::this_thread::get_id();
     stream->capture = capture;
-    stream->frontier.clear();
+    stream->frontier.assign(after, after + count);
     context.captures.push_back(std::move(capture));
     return CUDA_SUCCESS;
   });
+}
+
+/// Calls `body(const GraphNode&)` for the nodes and those of child graphs.
+template <typename Body>
+void for_nodes(const std::vector<vgpu::GraphNode>& nodes, Body&& body) {
+  for (const auto& node : nodes) {
+    if (!node.enabled) continue;
+    if (auto* child = std::get_if<vgpu::ChildOperation>(&node.operation)) {
+      for_nodes(*child->nodes, body);
+    } else {
+      body(node);
+    }
+  }
+}
+
+/// What a graph allocates must have been freed since its last launch.
+CUresult take_memory(const CUgraphExec_st& exec) {
+  const bool frees_itself = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+  bool wrong = false;
+  for_nodes(exec.nodes, [&](const vgpu::GraphNode& node) {
+    if (auto* made = std::get_if<vgpu::AllocateOperation>(&node.operation))
+      wrong = wrong || (made->memory->live && !frees_itself);
+  });
+  if (wrong) return CUDA_ERROR_INVALID_VALUE;
+  for_nodes(exec.nodes, [&](const vgpu::GraphNode& node) {
+    if (auto* made = std::get_if<vgpu::AllocateOperation>(&node.operation))
+      made->memory->live = true;
+    auto* freed = std::get_if<vgpu::FreeOperation>(&node.operation);
+    if (freed && freed->memory) freed->memory->live = false;
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+VGPU_API cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  return begin_capture(stream, nullptr, nullptr, 0, mode);
+}
+
+VGPU_API cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* after,
+                                     const CUgraphEdgeData*, size_t count,
+                                     CUstreamCaptureMode mode) {
+  return graph ? begin_capture(stream, graph, after, count, mode) : CUDA_ERROR_INVALID_VALUE;
 }
 
 VGPU_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
@@ -66,9 +121,12 @@ VGPU_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
       member->frontier.clear();
     }
     std::erase(context.captures, capture);
-    if (result != CUDA_SUCCESS) return result;
-    *out = vgpu::add_graph(gpu, context, capture->nodes);
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+      *out = capture->graph;
+    } else if (!capture->given) {
+      vgpu::destroy_graph(gpu, capture->graph);
+    }
+    return result;
   });
 }
 
@@ -85,16 +143,52 @@ VGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   });
 }
 
-/// The graph and what the next node would depend on are not told.
 VGPU_API cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
                                 CUgraph* graph, const CUgraphNode** dependencies,
                                 const CUgraphEdgeData** edges, size_t* count) {
-  if (graph || dependencies || edges || count) return CUDA_ERROR_NOT_SUPPORTED;
   const CUresult result = cuStreamIsCapturing(handle, status);
-  if (result != CUDA_SUCCESS || !id) return result;
+  if (result != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu&, CUctx_st& context) {
     const CUstream stream = vgpu::find_stream(context, handle);
-    if (stream->capture) *id = reinterpret_cast<std::uintptr_t>(stream->capture.get());
+    stream->edges.assign(stream->frontier.size(), CUgraphEdgeData{});
+    if (id) *id = stream->capture->id;
+    if (graph) *graph = stream->capture->graph;
+    if (dependencies) *dependencies = stream->frontier.data();
+    if (edges) *edges = stream->edges.data();
+    if (count) *count = stream->frontier.size();
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** dependencies,
+                                   size_t* count) {
+  return cuStreamGetCaptureInfo(stream, status, id, graph, dependencies, nullptr, count);
+}
+
+VGPU_API cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode* nodes,
+                                           const CUgraphEdgeData*, size_t count,
+                                           unsigned int flags) {
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    const CUstream stream = vgpu::find_stream(context, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (!stream->capture || stream->capture->invalid) return CUDA_ERROR_ILLEGAL_STATE;
+    if ((count > 0 && !nodes) || flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+      return CUDA_ERROR_INVALID_VALUE;
+    for (std::size_t i = 0; i < count; ++i) {
+      const CUgraphNode node = vgpu::find_node(gpu, nodes[i]);
+      if (!node || node->graph != stream->capture->graph) return CUDA_ERROR_INVALID_VALUE;
+    }
+    auto& frontier = stream->frontier;
+    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
+      // What is dropped so does not have to be joined.
+      for (CUgraphNode dropped : frontier) std::erase(stream->capture->nodes, dropped);
+      frontier.clear();
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (std::find(frontier.begin(), frontier.end(), nodes[i]) == frontier.end())
+        frontier.push_back(nodes[i]);
+    }
     return CUDA_SUCCESS;
   });
 }
@@ -118,7 +212,10 @@ VGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned 
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
     auto exec = std::make_unique<CUgraphExec_st>();
     exec->context = &context;
+    exec->flags = flags;
     if (!vgpu::order_nodes(*graph, &exec->nodes)) return CUDA_ERROR_INVALID_VALUE;
+    exec->objects = graph->objects;
+    for (const auto& [object, count] : exec->objects) object->references += count;
     *out = exec.get();
     gpu.graph_execs.emplace(*out, std::move(exec));
     return CUDA_SUCCESS;
@@ -148,14 +245,54 @@ VGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     const CUstream stream = vgpu::find_stream(context, stream_handle);
     if (exec == gpu.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    std::vector<vgpu::TaskPointer> after;
+    std::vector<CUevent_st*> recorded;
+    for_nodes(exec->second->nodes, [&](const vgpu::GraphNode& node) {
+      auto* wait = std::get_if<vgpu::WaitOperation>(&node.operation);
+      auto* record = std::get_if<vgpu::RecordOperation>(&node.operation);
+      if (!wait && !record) return;
+      auto event = context.events.find(wait ? wait->event : record->event);
+      if (event == context.events.end()) return;
+      if (record) recorded.push_back(event->second.get());
+      if (wait && event->second->record) after.push_back(event->second->record);
+    });
+    if (!stream->capture) {
+      if (CUresult wrong = take_memory(*exec->second)) return wrong;
+      if (!after.empty())
+        vgpu::enqueue(gpu, context, *stream, vgpu::EmptyOperation{}, std::move(after));
+      for (CUevent_st* event : recorded) event->capture = nullptr;
+    }
     // What is changed in it from here on is for later launches.
     auto nodes = std::make_shared<const std::vector<vgpu::GraphNode>>(exec->second->nodes);
-    return vgpu::submit(gpu, context, stream, vgpu::ChildOperation{std::move(nodes)});
+    vgpu::TaskPointer task;
+    if (CUresult wrong =
+            vgpu::submit(gpu, context, stream, vgpu::ChildOperation{std::move(nodes)}, &task))
+      return wrong;
+    for (CUevent_st* event : recorded) {
+      if (!task) break;
+      event->recorded = true;
+      event->record = task;
+    }
+    return CUDA_SUCCESS;
   });
 }
 
-VGPU_API cuGraphExecDestroy(CUgraphExec exec) {
+VGPU_API cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
-    return gpu.graph_execs.erase(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    auto exec = gpu.graph_execs.find(handle);
+    if (exec == gpu.graph_execs.end() || !flags) return CUDA_ERROR_INVALID_VALUE;
+    *flags = exec->second->flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+VGPU_API cuGraphExecDestroy(CUgraphExec handle) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    auto exec = gpu.graph_execs.find(handle);
+    if (exec == gpu.graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
+    const auto objects = std::move(exec->second->objects);
+    gpu.graph_execs.erase(exec);
+    for (const auto& [object, count] : objects) vgpu::release_object(gpu, object, count);
+    return CUDA_SUCCESS;
   });
 }

@@ -153,6 +153,8 @@ VGPU_API cuMemFree(CUdeviceptr address) {
     if (context.freeing.count(address)) return CUDA_ERROR_INVALID_VALUE;
     vgpu::drain(gpu, context);
     if (context.error != CUDA_SUCCESS) return context.error;
+    if (auto of_graph = context.graph_memory.find(address); of_graph != context.graph_memory.end())
+      of_graph->second->live = false;
     return vgpu::free_memory(context, address);
   });
 }

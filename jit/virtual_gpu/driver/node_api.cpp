@@ -4,77 +4,62 @@
 #include "jit/virtual_gpu/driver/copy.h"
 #include "jit/virtual_gpu/driver/function.h"
 #include "jit/virtual_gpu/driver/graph.h"
+#include "jit/virtual_gpu/driver/node.h"
 #include "jit/virtual_gpu/driver/state.h"
 
 using namespace tilewright;
 using vgpu::enter;
 using vgpu::Needs;
 
-namespace {
+namespace tilewright::vgpu {
 
-CUresult read(vgpu::Gpu& gpu, CUctx_st& context, const CUDA_KERNEL_NODE_PARAMS& given,
-              vgpu::Operation* out) {
+CUresult read(Gpu& gpu, CUctx_st& context, const CUDA_KERNEL_NODE_PARAMS& given, Operation* out) {
   const CUfunction handle = given.func ? given.func : reinterpret_cast<CUfunction>(given.kern);
-  const CUfunction function = vgpu::find_function(gpu, context, handle);
+  const CUfunction function = find_function(gpu, context, handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  vgpu::KernelOperation launch;
+  KernelOperation launch;
   launch.program = context.modules.at(function->module)->program;
   launch.kernel = function->info;
   launch.function = function;
   launch.grid = {given.gridDimX, given.gridDimY, given.gridDimZ};
   launch.block = {given.blockDimX, given.blockDimY, given.blockDimZ};
   launch.dynamic_shared_bytes = given.sharedMemBytes;
-  if (CUresult wrong = vgpu::check_limits(gpu.description->info, *function, launch)) return wrong;
-  if (CUresult wrong = vgpu::pack_parameters(*function->info, given.kernelParams, given.extra,
-                                             launch.parameters))
+  if (CUresult wrong = check_limits(gpu.description->info, *function, launch)) return wrong;
+  if (CUresult wrong =
+          pack_parameters(*function->info, given.kernelParams, given.extra, launch.parameters))
     return wrong;
   *out = std::move(launch);
   return CUDA_SUCCESS;
 }
 
-CUresult read(vgpu::Gpu&, CUctx_st& context, const CUDA_MEMCPY3D& given, vgpu::Operation* out) {
-  vgpu::CopyOperation copy;
-  if (CUresult wrong = vgpu::read_copy(given, &copy)) return wrong;
+CUresult read(Gpu&, CUctx_st& context, const CUDA_MEMCPY3D& given, Operation* out) {
+  CopyOperation copy;
+  if (CUresult wrong = read_copy(given, &copy)) return wrong;
   *out = copy;
-  return vgpu::check_copy(context, copy);
+  return check_copy(context, copy);
 }
 
-CUresult read(vgpu::Gpu&, CUctx_st& context, const CUDA_MEMSET_NODE_PARAMS& given,
-              vgpu::Operation* out) {
+CUresult read(Gpu&, CUctx_st& context, const CUDA_MEMSET_NODE_PARAMS& given, Operation* out) {
   if (given.elementSize != 1 && given.elementSize != 2 && given.elementSize != 4)
     return CUDA_ERROR_INVALID_VALUE;
-  const vgpu::FillOperation fill{given.dst,   given.value,  int(given.elementSize),
-                                 given.width, given.height, given.height > 1 ? given.pitch : 0};
+  const FillOperation fill{given.dst,   given.value,  int(given.elementSize),
+                           given.width, given.height, given.height > 1 ? given.pitch : 0};
   *out = fill;
-  return vgpu::check_fill(context, fill);
+  return check_fill(context, fill);
 }
 
-CUresult read(vgpu::Gpu&, CUctx_st&, const CUDA_HOST_NODE_PARAMS& given, vgpu::Operation* out) {
+CUresult read(Gpu&, CUctx_st&, const CUDA_HOST_NODE_PARAMS& given, Operation* out) {
   if (!given.fn) return CUDA_ERROR_INVALID_VALUE;
-  *out = vgpu::HostOperation{given.fn, given.userData};
+  *out = HostOperation{given.fn, given.userData};
   return CUDA_SUCCESS;
 }
 
-/// Adds a node; `fill(Gpu&, CUctx_st&, CUgraphNode_st&)` says what it does.
-template <typename Fill>
-CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* after, std::size_t count,
-                  Fill&& fill) {
-  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    const CUgraph graph = vgpu::find_graph(gpu, handle);
-    if (!out || !graph || (count > 0 && !after)) return CUDA_ERROR_INVALID_VALUE;
-    auto node = std::make_unique<CUgraphNode_st>();
-    node->graph = graph;
-    for (std::size_t i = 0; i < count; ++i) {
-      const CUgraphNode before = vgpu::find_node(gpu, after[i]);
-      if (!before || before->graph != graph) return CUDA_ERROR_INVALID_VALUE;
-      node->after.push_back(before);
-    }
-    if (CUresult wrong = fill(gpu, context, *node)) return wrong;
-    *out = node.get();
-    graph->nodes.push_back(std::move(node));
-    return CUDA_SUCCESS;
-  });
-}
+}  // namespace tilewright::vgpu
+
+namespace {
+
+using vgpu::add_node;
+using vgpu::read;
 
 template <typename Parameters>
 CUresult add_operation(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::size_t count,
@@ -115,13 +100,6 @@ CUresult set_in_exec(CUgraphExec handle, CUgraphNode original, const Parameters*
     node->operation = std::move(operation);
     return CUDA_SUCCESS;
   });
-}
-
-CUgraphNodeType type_of(const CUgraphNode_st& node) {
-  constexpr CUgraphNodeType kTypes[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMSET,
-                                        CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_HOST,
-                                        CU_GRAPH_NODE_TYPE_EMPTY,  CU_GRAPH_NODE_TYPE_GRAPH};
-  return node.child ? CU_GRAPH_NODE_TYPE_GRAPH : kTypes[node.operation.index()];
 }
 
 /// As many as fit, or only their number where there is no place for them.
@@ -169,15 +147,18 @@ VGPU_API cuGraphClone(CUgraph* out, CUgraph handle) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     const CUgraph graph = vgpu::find_graph(gpu, handle);
     if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
+    if (vgpu::has_memory(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
     *out = vgpu::clone_graph(gpu, *graph);
     return CUDA_SUCCESS;
   });
 }
 
 VGPU_API cuGraphDestroy(CUgraph handle) {
-  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUgraph graph = vgpu::find_graph(gpu, handle);
     if (!graph || graph->owned) return CUDA_ERROR_INVALID_VALUE;
+    for (const auto& capture : context.captures)
+      if (capture->graph == graph) return CUDA_ERROR_INVALID_VALUE;
     vgpu::destroy_graph(gpu, graph);
     return CUDA_SUCCESS;
   });
@@ -229,6 +210,7 @@ VGPU_API cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraph
   return add_node(out, graph, after, count, [&](vgpu::Gpu& gpu, CUctx_st&, CUgraphNode_st& node) {
     const CUgraph found = vgpu::find_graph(gpu, child);
     if (!found || found == graph) return CUDA_ERROR_INVALID_VALUE;
+    if (vgpu::has_memory(*found)) return CUDA_ERROR_NOT_SUPPORTED;
     node.operation = vgpu::EmptyOperation{};
     node.child = vgpu::clone_graph(gpu, *found);
     node.child->owned = true;
@@ -246,9 +228,13 @@ VGPU_API cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph* out) {
 }
 
 VGPU_API cuGraphDestroyNode(CUgraphNode handle) {
-  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUgraphNode node = vgpu::find_node(gpu, handle);
     if (!node) return CUDA_ERROR_INVALID_VALUE;
+    for (const auto& capture : context.captures) {
+      std::erase(capture->nodes, node);
+      for (CUstream member : capture->members) std::erase(member->frontier, node);
+    }
     if (node->child) vgpu::destroy_graph(gpu, node->child);
     auto& nodes = node->graph->nodes;
     for (auto& other : nodes) std::erase(other->after, handle);
@@ -317,11 +303,25 @@ VGPU_API cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode* out, CUgrap
   });
 }
 
+VGPU_API cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode* out, CUgraphEdgeData* data,
+                                      size_t* count) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    const CUgraphNode node = vgpu::find_node(gpu, handle);
+    if (!node || !count) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUgraphNode> found;
+    for (const auto& other : node->graph->nodes)
+      if (std::find(other->after.begin(), other->after.end(), node) != other->after.end())
+        found.push_back(other.get());
+    if (data && out) std::fill_n(data, std::min(*count, found.size()), CUgraphEdgeData{});
+    return give(found, out, count);
+  });
+}
+
 VGPU_API cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* out) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     const CUgraphNode node = vgpu::find_node(gpu, handle);
     if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
-    *out = type_of(*node);
+    *out = vgpu::type_of(*node);
     return CUDA_SUCCESS;
   });
 }

@@ -6,6 +6,7 @@
 
 #include "jit/lazy_memory.h"
 #include "jit/virtual_gpu/check/shadow.h"
+#include "jit/virtual_gpu/driver/graph.h"
 #include "jit/virtual_gpu/driver/inject.h"
 #include "jit/virtual_gpu/driver/queue.h"
 #include "jit/virtual_gpu/driver/state.h"
@@ -281,6 +282,16 @@ CUresult check_fill(CUctx_st& context, const FillOperation& fill) {
 
 namespace {
 
+void run_allocate(Gpu& gpu, CUctx_st& context, const GraphMemory& made,
+                  const std::shared_ptr<GraphMemory>& owner) {
+  context.allocations[made.address] = made.bytes;
+  context.graph_memory[made.address] = owner;
+  if (gpu.footprint) gpu.footprint->add(Footprint::Kind::kWrite, made.address, made.bytes);
+  // Nothing of what an earlier launch wrote is there. No other allocation has a bit of these words.
+  if (std::uint64_t* written = static_cast<Arena&>(*context.memory).written())
+    std::fill_n(written + (made.address - kArenaBase) / 64, (made.bytes + 63) / 64, 0);
+}
+
 std::string name_of(const Operation& operation) {
   if (auto* kernel = std::get_if<KernelOperation>(&operation))
     return "kernel " + kernel->kernel->name;
@@ -290,6 +301,7 @@ std::string name_of(const Operation& operation) {
            : copy->direction == Direction::kToHost ? "copy to the host"
                                                    : "copy";
   }
+  if (std::holds_alternative<AllocateOperation>(operation)) return "allocation";
   return std::holds_alternative<FillOperation>(operation) ? "fill" : "free";
 }
 
@@ -299,7 +311,9 @@ std::unique_ptr<StreamAccess> watch(Gpu& gpu, CUctx_st& context, const Task& tas
   if (gpu.checking.check != Check::kFull) return nullptr;
   if (context.streams.empty() && context.thread_streams.empty()) return nullptr;
   if (std::holds_alternative<HostOperation>(operation) ||
-      std::holds_alternative<EmptyOperation>(operation))
+      std::holds_alternative<EmptyOperation>(operation) ||
+      std::holds_alternative<WaitOperation>(operation) ||
+      std::holds_alternative<RecordOperation>(operation))
     return nullptr;
   auto access = std::make_unique<StreamAccess>();
   access->stream = task.stream_id;
@@ -344,6 +358,11 @@ double execute_one(Gpu& gpu, CUctx_st& context, const Task& task, const Operatio
     if (gpu.footprint) gpu.footprint->add(Footprint::Kind::kWrite, range.begin, range.bytes);
     context.freeing.erase(freed->address);
     (void)free_memory(context, freed->address);
+  } else if (auto* made = std::get_if<AllocateOperation>(&operation)) {
+    run_allocate(gpu, context, *made->memory, made->memory);
+  } else if (auto* recorded = std::get_if<RecordOperation>(&operation)) {
+    if (auto event = context.events.find(recorded->event); event != context.events.end())
+      event->second->node_us = ready_us(context, *task.stream);
   }
   gpu.footprint = nullptr;
   if (access) note(gpu, context, std::move(access));
@@ -368,6 +387,7 @@ void execute_nodes(Gpu& gpu, CUctx_st& context, const Task& task,
     }
     done[next] = true;
     const Operation& operation = nodes[next].operation;
+    if (!nodes[next].enabled) continue;
     if (auto* child = std::get_if<ChildOperation>(&operation)) {
       execute_nodes(gpu, context, task, *child->nodes);
     } else {
@@ -416,8 +436,18 @@ CUresult submit(Gpu& gpu, CUctx_st& context, CUstream handle, Operation operatio
   if (task) *task = nullptr;
   Capture& capture = *stream.capture;
   if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  capture.nodes.push_back({std::move(operation), stream.frontier});
-  stream.frontier = {int(capture.nodes.size()) - 1};
+  auto node = std::make_unique<CUgraphNode_st>();
+  node->graph = capture.graph;
+  node->after = stream.frontier;
+  if (auto* child = std::get_if<ChildOperation>(&operation)) {
+    node->child = add_graph(gpu, context, *child->nodes);
+    node->child->owned = true;
+    operation = EmptyOperation{};
+  }
+  node->operation = std::move(operation);
+  stream.frontier = {node.get()};
+  capture.nodes.push_back(node.get());
+  capture.graph->nodes.push_back(std::move(node));
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 // the device's, and freed memory goes back to it at once.
 #include <algorithm>
 
+#include "jit/virtual_gpu/driver/graph.h"
 #include "jit/virtual_gpu/driver/queue.h"
 
 using namespace tilewright;
@@ -24,9 +25,11 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool handle, CUst
     if (!found) return CUDA_ERROR_INVALID_HANDLE;
     const CUmemoryPool pool = handle ? find_pool(gpu, handle) : current_pool(gpu);
     if (!pool) return CUDA_ERROR_INVALID_VALUE;
-    if (found->capture) {  // memory nodes are not built
-      found->capture->invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (found->capture) {
+      vgpu::AllocateOperation node;
+      if (CUresult wrong = vgpu::make_graph_memory(gpu, context, bytes, &node.memory)) return wrong;
+      *out = node.memory->address;
+      return vgpu::submit(gpu, context, found, std::move(node));
     }
     auto address = context.memory->allocate(bytes);
     if (!address) {  // streams may hold memory that they are about to free
@@ -73,6 +76,11 @@ CUresult free_memory(CUctx_st& context, CUdeviceptr address) {
     context.pooled.erase(pooled);
   }
   context.allocations.erase(allocation);
+  if (auto of_graph = context.graph_memory.find(address); of_graph != context.graph_memory.end()) {
+    context.synchronous.erase(address);
+    context.graph_memory.erase(of_graph);
+    return CUDA_SUCCESS;
+  }
   context.synchronous.erase(address);
   return context.memory->free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -92,13 +100,21 @@ VGPU_API cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     const CUstream stream = vgpu::find_stream(context, handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    const auto of_graph = vgpu::find_graph_memory(gpu, address);
     if (stream->capture) {
+      if (of_graph && !vgpu::frees(*stream->capture->graph, *of_graph))
+        return vgpu::submit(gpu, context, stream, vgpu::FreeOperation{address, of_graph});
       stream->capture->invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (of_graph) {
+      if (!of_graph->live) return CUDA_ERROR_INVALID_VALUE;
+      of_graph->live = false;
+      return vgpu::submit(gpu, context, stream, vgpu::FreeOperation{address, of_graph});
     }
     if (!context.allocations.count(address) || !context.freeing.insert(address).second)
       return CUDA_ERROR_INVALID_VALUE;
-    return vgpu::submit(gpu, context, stream, vgpu::FreeOperation{address});
+    return vgpu::submit(gpu, context, stream, vgpu::FreeOperation{address, nullptr});
   });
 }
 

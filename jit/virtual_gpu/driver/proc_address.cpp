@@ -12,6 +12,8 @@ extern "C" CUresult CUDAAPI cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int
                                            CUdevice);
 extern "C" CUresult CUDAAPI cuGetProcAddress_v2_ptsz(const char*, void**, int, cuuint64_t,
                                                      CUdriverProcAddressQueryResult*);
+extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
+                                                      CUgraph*, const CUgraphNode**, size_t*);
 extern "C" CUresult CUDAAPI advise_v1(CUdeviceptr, size_t, CUmem_advise,
                                       CUdevice) __asm__("cuMemAdvise");
 extern "C" CUresult CUDAAPI prefetch_v1(CUdeviceptr, size_t, CUdevice,
@@ -87,7 +89,10 @@ const Since kSince[] = {
     {"cuGraphKernelNodeSetParams", 12000, nullptr},
     {"cuGraphExecKernelNodeSetParams", 12000, nullptr},
     {"cuGraphExecUpdate", 12000, nullptr},
-    {"cuStreamGetCaptureInfo", 12030, nullptr},
+    {"cuStreamGetCaptureInfo", 12030, reinterpret_cast<void*>(&cuStreamGetCaptureInfo_v2)},
+    {"cuStreamGetCaptureInfo", 11030, nullptr},
+    {"cuStreamUpdateCaptureDependencies", 12030, nullptr},
+    {"cuGraphNodeGetDependentNodes", 12030, nullptr},
     {"cuGraphGetEdges", 12030, nullptr},
     {"cuGraphNodeGetDependencies", 12030, nullptr},
     {"cuGraphAddDependencies", 12030, nullptr},

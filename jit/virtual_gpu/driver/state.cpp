@@ -120,6 +120,7 @@ void Gpu::reset_context(CUctx_st& which) {
   }
   for (auto& [handle, library] : libraries) library->modules.erase(&which);
   which.modules.clear();
+  for (const auto& [address, of_graph] : which.graph_memory) which.allocations.erase(address);
   for (const auto& [address, pooled] : which.pooled) pooled->used -= which.allocations.at(address);
   const bool alone = contexts.empty() || (contexts.size() == 1 && contexts.count(&which) != 0);
   if (alone && !(&which != &context && context.active())) {
@@ -142,6 +143,10 @@ void Gpu::reset_context(CUctx_st& which) {
   which.memory = memory;
   context.memory = memory;
   report = "";
+}
+
+GraphMemory::~GraphMemory() {
+  if (memory) (void)memory->free(address);
 }
 
 bool& null_is_per_thread() {

@@ -75,9 +75,33 @@ struct HostOperation {
 
 struct EmptyOperation {};
 
+/// Memory that a node of a graph allocates, at one address for good. The bytes are the device's from
+/// then on until nobody refers to the node.
+struct GraphMemory {
+  std::shared_ptr<Memory> memory;
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+  bool live = false;  ///< allocated and not freed, in the order of the calls
+  ~GraphMemory();
+};
+
+/// Makes the memory of a graph valid, with nothing in it.
+struct AllocateOperation {
+  std::shared_ptr<GraphMemory> memory;
+};
+
 /// Frees memory in the order of a stream.
 struct FreeOperation {
   CUdeviceptr address = 0;
+  std::shared_ptr<GraphMemory> memory;  ///< null: of no graph
+};
+
+/// In graphs: the launch waits for what the event recorded, or is what it records.
+struct WaitOperation {
+  CUevent event = nullptr;
+};
+struct RecordOperation {
+  CUevent event = nullptr;
 };
 
 struct GraphNode;
@@ -86,13 +110,15 @@ struct ChildOperation {
   std::shared_ptr<const std::vector<GraphNode>> nodes;
 };
 
-using Operation = std::variant<KernelOperation, FillOperation, CopyOperation, HostOperation,
-                               EmptyOperation, ChildOperation, FreeOperation>;
+using Operation =
+    std::variant<KernelOperation, FillOperation, CopyOperation, HostOperation, EmptyOperation,
+                 ChildOperation, FreeOperation, AllocateOperation, WaitOperation, RecordOperation>;
 
 struct GraphNode {
   Operation operation;
   std::vector<int> after;          ///< indices of earlier nodes
   CUgraphNode original = nullptr;  ///< the node that an instantiated one was made from
+  bool enabled = true;
 };
 
 /// Work in the queue of a stream.
@@ -110,7 +136,10 @@ using TaskPointer = std::shared_ptr<Task>;
 
 /// A capture in progress: streams that a wait drew in share it.
 struct Capture {
-  std::vector<GraphNode> nodes;
+  CUgraph graph = nullptr;
+  bool given = false;  ///< the graph is the caller's
+  std::uint64_t id = 0;
+  std::vector<CUgraphNode> nodes;  ///< that it added
   std::vector<CUstream> members;
   CUstream origin = nullptr;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -175,7 +204,8 @@ struct CUstream_st {
   tilewright::vgpu::StreamClock clock;
   std::uint64_t count = 0;  ///< tasks so far
   std::shared_ptr<tilewright::vgpu::Capture> capture;
-  std::vector<int> frontier;  ///< nodes of the capture that the next one comes after
+  std::vector<CUgraphNode> frontier;   ///< nodes of the capture that the next one comes after
+  std::vector<CUgraphEdgeData> edges;  ///< to them, for whoever asks
   std::map<CUstreamAttrID, CUstreamAttrValue> attributes;  ///< those that were set
 };
 
@@ -184,7 +214,8 @@ struct CUevent_st {
   bool recorded = false;
   tilewright::vgpu::TaskPointer record;                ///< its last one, outside of captures
   std::shared_ptr<tilewright::vgpu::Capture> capture;  ///< of its last record, if captured
-  std::vector<int> frontier;
+  std::vector<CUgraphNode> frontier;
+  std::optional<double> node_us;  ///< of its last record, if a graph's node was it
 };
 
 struct CUgraphNode_st {
@@ -193,11 +224,21 @@ struct CUgraphNode_st {
   std::vector<CUgraphNode> after;
   CUgraph child = nullptr;         ///< of a child node
   CUgraphNode original = nullptr;  ///< in the graph that this one's graph was cloned from
+  std::vector<void*> parameters;   ///< of a kernel, as they were last given away
+  std::map<CUkernelNodeAttrID, CUkernelNodeAttrValue> attributes;
+};
+
+/// What lives as long as the graphs that refer to it.
+struct CUuserObject_st {
+  void* pointer = nullptr;
+  CUhostFn destroy = nullptr;
+  std::uint64_t references = 0;
 };
 
 struct CUgraph_st {
-  CUcontext context = nullptr;  ///< in which it was made
-  bool owned = false;           ///< by a child node, that destroys it
+  CUcontext context = nullptr;               ///< in which it was made
+  bool owned = false;                        ///< by a child node, that destroys it
+  std::map<CUuserObject, unsigned> objects;  ///< references that it has
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
 };
 
@@ -205,6 +246,8 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   CUcontext context = nullptr;
   std::vector<tilewright::vgpu::GraphNode> nodes;
+  unsigned long long flags = 0;
+  std::map<CUuserObject, unsigned> objects;
 };
 
 struct CUctx_st {
@@ -215,6 +258,8 @@ struct CUctx_st {
   std::shared_ptr<tilewright::vgpu::Memory> memory;  ///< of the device: all contexts share it
   std::map<CUdeviceptr, std::size_t> allocations;
   std::map<CUdeviceptr, CUmemoryPool> pooled;  ///< of `allocations`, those from a pool
+  /// Of `allocations`, those that nodes of graphs made.
+  std::map<CUdeviceptr, std::shared_ptr<tilewright::vgpu::GraphMemory>> graph_memory;
   /// Host memory that kernels reach at its host address.
   struct HostRange {
     enum class Kind { kAllocated, kRegistered, kManaged } kind = Kind::kAllocated;
@@ -278,6 +323,8 @@ struct Gpu {
   std::uint64_t ids = 0;  ///< given to contexts and streams so far
   std::unordered_map<CUgraph, std::unique_ptr<CUgraph_st>> graphs;
   std::unordered_map<CUgraphExec, std::unique_ptr<CUgraphExec_st>> graph_execs;
+  std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> graph_memory;  ///< of nodes
+  std::unordered_map<CUuserObject, std::unique_ptr<CUuserObject_st>> objects;
 
   std::uint64_t sample_blocks = 0, sample_seed = 1;
   std::vector<std::uint64_t> chosen_blocks;  ///< ascending; empty: as sample_blocks says

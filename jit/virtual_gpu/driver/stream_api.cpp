@@ -17,8 +17,8 @@ CUresult refuse_if_capturing(CUstream stream) {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-void join(std::vector<int>& frontier, const std::vector<int>& other) {
-  for (int node : other)
+void join(std::vector<CUgraphNode>& frontier, const std::vector<CUgraphNode>& other) {
+  for (CUgraphNode node : other)
     if (std::find(frontier.begin(), frontier.end(), node) == frontier.end())
       frontier.push_back(node);
 }
@@ -188,10 +188,15 @@ VGPU_API cuStreamQuery(CUstream stream) { return sync_stream(stream, false); }
 
 VGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
   return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
-    if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+    if (flags != CU_EVENT_WAIT_DEFAULT && flags != CU_EVENT_WAIT_EXTERNAL)
+      return CUDA_ERROR_INVALID_VALUE;
     const CUstream stream = vgpu::find_stream(context, handle);
     auto event = context.events.find(event_handle);
     if (!stream || event == context.events.end()) return CUDA_ERROR_INVALID_HANDLE;
+    if (flags == CU_EVENT_WAIT_EXTERNAL) {
+      if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+      return vgpu::submit(gpu, context, stream, vgpu::WaitOperation{event_handle});
+    }
     if (!event->second->recorded) return CUDA_SUCCESS;
     if (stream->capture || event->second->capture)
       return wait_in_capture(context, stream, *event->second);
@@ -228,6 +233,7 @@ VGPU_API cuEventRecord(CUevent event_handle, CUstream stream_handle) {
     event.recorded = true;
     event.capture = stream->capture;
     event.frontier = stream->frontier;
+    event.node_us.reset();
     if (!stream->capture)
       event.record = vgpu::enqueue(gpu, context, *stream, vgpu::EmptyOperation{});
     return CUDA_SUCCESS;
@@ -235,8 +241,14 @@ VGPU_API cuEventRecord(CUevent event_handle, CUstream stream_handle) {
 }
 
 VGPU_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuEventRecord(event, stream);
+  if (flags == CU_EVENT_RECORD_DEFAULT) return cuEventRecord(event, stream);
+  if (flags != CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  return enter(Needs::kHealthyContext, [&](vgpu::Gpu& gpu, CUctx_st& context) {
+    const CUstream found = vgpu::find_stream(context, stream);
+    if (!found || !context.events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!found->capture) return CUDA_ERROR_ILLEGAL_STATE;
+    return vgpu::submit(gpu, context, found, vgpu::RecordOperation{event});
+  });
 }
 
 VGPU_API cuEventSynchronize(CUevent event) { return sync_event(event, true); }
@@ -253,7 +265,10 @@ VGPU_API cuEventElapsedTime(float* milliseconds, CUevent start_handle, CUevent e
       if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
       if (!event->record->done) return CUDA_ERROR_NOT_READY;
     }
-    *milliseconds = float((end->second->record->time_us - start->second->record->time_us) * 1e-3);
+    auto time_us = [](const CUevent_st& event) {
+      return event.node_us.value_or(event.record->time_us);
+    };
+    *milliseconds = float((time_us(*end->second) - time_us(*start->second)) * 1e-3);
     return CUDA_SUCCESS;
   });
 }
