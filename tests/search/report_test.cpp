@@ -56,8 +56,9 @@ TEST(ReportText, NamesTrialsThatFailedByTheirIds) {
   TuneReport report = samples::report();
   for (CandidateReport& candidate : report.candidates)
     if (candidate.failure) candidate.id = "0123456789abcdef";
-  EXPECT_THAT(to_text(report),
-              HasSubstr("\n  0123456789ab  pointwise width=16 compile: step.cu:3: no such width\n"));
+  EXPECT_THAT(
+      to_text(report),
+      HasSubstr("\n  0123456789ab  pointwise width=16 compile: step.cu:3: no such width\n"));
   EXPECT_EQ(to_json(report)["candidates"]["failures"][0]["trial"], "0123456789abcdef");
 }
 

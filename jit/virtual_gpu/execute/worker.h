@@ -30,7 +30,7 @@ struct LaunchContext {
   const AllocationTable* table = nullptr;
   std::uintptr_t global_delta = 0;
   const std::byte* parameters = nullptr;
-  std::uint64_t grid_workspace = 0;  ///< of a cooperative launch; 0: none
+  std::uint64_t grid_workspace = 0;          ///< of a cooperative launch; 0: none
   std::array<unsigned, 3> cluster{1, 1, 1};  ///< blocks
   bool explicit_cluster = false;
   bool one_thread = true;

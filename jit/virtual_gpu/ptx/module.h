@@ -131,8 +131,8 @@ struct Function {
   std::vector<BranchTargets> branch_targets;
   int max_threads = 0;  ///< product of .maxntid or .reqntid; 0: none
   bool required_threads = false;
-  int max_registers = 0;  ///< .maxnreg; 0: none
-  int min_blocks = 0;     ///< .minnctapersm; 0: none
+  int max_registers = 0;     ///< .maxnreg; 0: none
+  int min_blocks = 0;        ///< .minnctapersm; 0: none
   std::vector<int> cluster;  ///< .reqnctapercluster
   bool explicit_cluster = false;
   int max_cluster_rank = 0;  ///< .maxclusterrank; 0: none

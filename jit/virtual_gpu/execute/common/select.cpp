@@ -11,8 +11,7 @@ Handler select_common(const Form& form) {
       select_rare_integer, select_rare_float,     select_rare_compare, select_rare_convert,
       select_rare_memory,  select_matrix,         select_mma_double,   select_warpgroup,
       select_tensor_copy,  select_tensor_map,     select_rare_minmax,  select_packed_integer,
-      select_system_call,
-      select_mma_rare,     select_wgmma_rare,
+      select_system_call,  select_mma_rare,       select_wgmma_rare,
   };
   for (auto* family : kFamilies)
     if (Handler handler = family(form)) return handler;
