@@ -110,12 +110,13 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   // A time above this can be no part of the best plan. Energies do not compare with times.
   if (job.arm->best >= 0 && trial.measure.objective != Objective::kEnergy)
     trial.measure.cut_off_us = 2 * job.arm->best_us();
-  trial.measure.deadline_s = deadline_s();
+  trial.measure.deadline_s = deadline_s(*job.arm);
   note(hooks_.begin, report);
   TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, measurer_.run(trial));
   if (!result.failure) {
-    ++sound_trials_;
-    longest_sound_s_ = std::max(longest_sound_s_, result.seconds);
+    SoundTrials& sound = sound_[job.arm];
+    ++sound.count;
+    sound.longest_s = std::max(sound.longest_s, result.seconds);
   }
   report.failure = std::move(result.failure);
   report.verification = result.verification;
@@ -123,12 +124,13 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   return image;
 }
 
-double CandidatePipeline::deadline_s() const {
+double CandidatePipeline::deadline_s(const Arm& arm) const {
   constexpr int kFewTrials = 8;
-  constexpr double kTimesTheLongest = 20, kShortest_s = 2;
+  constexpr double kTimesTheLongest = 20, kShortest_s = 5;
   const double longest_s = request_.measure.deadline_s;
-  if (sound_trials_ < kFewTrials) return longest_s;
-  return std::clamp(kTimesTheLongest * longest_sound_s_, std::min(kShortest_s, longest_s),
+  const auto sound = sound_.find(&arm);
+  if (sound == sound_.end() || sound->second.count < kFewTrials) return longest_s;
+  return std::clamp(kTimesTheLongest * sound->second.longest_s, std::min(kShortest_s, longest_s),
                     longest_s);
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <span>
 #include <stop_token>
 
@@ -64,7 +65,7 @@ class CandidatePipeline {
   Result<std::shared_ptr<const jit::Image>> measure(Job& job);
   /// Of the next trial: many times what sound ones took, so that one that hangs does not take as
   /// long as one that is slow ever could.
-  double deadline_s() const;
+  double deadline_s(const Arm& arm) const;
 
   const TuneRequest& request_;
   jit::CompilePool& compiler_;
@@ -73,8 +74,11 @@ class CandidatePipeline {
   TuneClock& clock_;
   std::stop_token stop_;
   std::optional<Error> journal_failure_;
-  int sound_trials_ = 0;
-  double longest_sound_s_ = 0;
+  struct SoundTrials {
+    int count = 0;
+    double longest_s = 0;
+  };
+  std::map<const Arm*, SoundTrials> sound_;  ///< groups differ in what a trial of them takes
   std::deque<Job> jobs_;
 };
 

@@ -138,7 +138,8 @@ Result<void> Finals::find_finalists() {
   return {};
 }
 
-/// On the virtual GPU, where times do not vary but on request, a partition of one group has been measured already.
+/// On the virtual GPU, where times do not vary but on request, a partition of one group has been
+/// measured already.
 std::optional<TrialResult> Finals::known_result(const Finalist& finalist) const {
   if (finalist.parts.size() != 1) return std::nullopt;
   const CandidateReport& candidate = *finalist.candidates.front();

@@ -79,53 +79,40 @@ MeasureSettings settings_from(const wire::MeasureSettingsT& settings) {
           .sample_blocks = settings.sample_blocks};
 }
 
+/// The members have the same names on both sides.
+template <typename From, typename To>
+void copy_sample(const From& from, To& to) {
+  to.times_us = from.times_us;
+  to.cut_off = from.cut_off;
+  to.modelled = from.modelled;
+  to.cold_l2 = from.cold_l2;
+  to.graph = from.graph;
+  to.bound_by = from.bound_by;
+  to.bound_fraction = from.bound_fraction;
+  to.objective = static_cast<decltype(to.objective)>(from.objective);
+  to.energies_uj = from.energies_uj;
+  to.launch_overhead_us = from.launch_overhead_us;
+  to.warm_up = from.warm_up;
+  to.steady = from.steady;
+  to.rejected = from.rejected;
+  to.sm_clock_mhz = from.sm_clock_mhz;
+  to.temperature_c = from.temperature_c;
+  to.power_w = from.power_w;
+  to.throttle_reasons = from.throttle_reasons;
+  to.others_percent = from.others_percent;
+  to.discarded = from.discarded;
+  to.attempts = from.attempts;
+}
+
 wire::SampleT to_wire(const Sample& sample) {
   wire::SampleT out;
-  out.times_us = sample.times_us;
-  out.cut_off = sample.cut_off;
-  out.modelled = sample.modelled;
-  out.cold_l2 = sample.cold_l2;
-  out.graph = sample.graph;
-  out.bound_by = sample.bound_by;
-  out.bound_fraction = sample.bound_fraction;
-  out.objective = static_cast<std::uint8_t>(sample.objective);
-  out.energies_uj = sample.energies_uj;
-  out.launch_overhead_us = sample.launch_overhead_us;
-  out.warm_up = sample.warm_up;
-  out.steady = sample.steady;
-  out.rejected = sample.rejected;
-  out.sm_clock_mhz = sample.sm_clock_mhz;
-  out.temperature_c = sample.temperature_c;
-  out.power_w = sample.power_w;
-  out.throttle_reasons = sample.throttle_reasons;
-  out.others_percent = sample.others_percent;
-  out.discarded = sample.discarded;
-  out.attempts = sample.attempts;
+  copy_sample(sample, out);
   return out;
 }
 
 Sample sample_from(const wire::SampleT& sample) {
   Sample out;
-  out.times_us = sample.times_us;
-  out.cut_off = sample.cut_off;
-  out.modelled = sample.modelled;
-  out.cold_l2 = sample.cold_l2;
-  out.graph = sample.graph;
-  out.bound_by = sample.bound_by;
-  out.bound_fraction = sample.bound_fraction;
-  out.objective = static_cast<Objective>(sample.objective);
-  out.energies_uj = sample.energies_uj;
-  out.launch_overhead_us = sample.launch_overhead_us;
-  out.warm_up = sample.warm_up;
-  out.steady = sample.steady;
-  out.rejected = sample.rejected;
-  out.sm_clock_mhz = sample.sm_clock_mhz;
-  out.temperature_c = sample.temperature_c;
-  out.power_w = sample.power_w;
-  out.throttle_reasons = sample.throttle_reasons;
-  out.others_percent = sample.others_percent;
-  out.discarded = sample.discarded;
-  out.attempts = sample.attempts;
+  copy_sample(sample, out);
   summarise(out);
   return out;
 }

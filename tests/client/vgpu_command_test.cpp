@@ -185,8 +185,10 @@ TEST_F(VgpuCommand, TellsWhatAProgramLeaves) {
   const auto outcome = run("vgpu run --check memory " + leaves);
   EXPECT_EQ(outcome.code, 1) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("leak: the process ended with an allocation of 256 bytes"));
-  EXPECT_THAT(outcome.out, HasSubstr("leak: the process ended with 1 of modules that nobody"));
-  EXPECT_THAT(outcome.out, HasSubstr("leak: the process ended with 1 of streams that nobody"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("leak: the process ended, and nobody had destroyed 1 of its modules"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("leak: the process ended, and nobody had destroyed 1 of its streams"));
 }
 
 TEST_F(VgpuCommand, TellsOfAFaultWithoutChecks) {

@@ -121,7 +121,7 @@ void Checking::add_leaks(const char* ended, const char* kind, std::size_t count)
   report.check = "leak";
   report.count = count;
   report.text =
-      fmt::format("leak: {} ended with {} of {} that nobody destroyed", ended, count, kind);
+      fmt::format("leak: {} ended, and nobody had destroyed {} of its {}", ended, count, kind);
   add({std::move(report)});
 }
 
