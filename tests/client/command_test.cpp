@@ -226,9 +226,7 @@ class CommandBesideADaemon : public Command {
     ASSERT_EQ(sscanf(started.out.c_str(), "tilewrightd: process %d", &daemon_), 1) << started.out;
   }
   void TearDown() override {
-    if (daemon_ > 0) kill(daemon_, SIGTERM);
-    for (int i = 0; i < 1000 && daemon_ > 0 && kill(daemon_, 0) == 0; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    stop_daemon();
     Command::TearDown();
   }
   std::string beside(const std::string& arguments) const {
@@ -257,6 +255,14 @@ class CommandBesideADaemon : public Command {
     return object.contains(name) ? object[name].get<double>() : -1;
   }
 
+  /// And waits until it has gone: it owns the cache until then.
+  void stop_daemon() {
+    if (daemon_ > 0) kill(daemon_, SIGTERM);
+    for (int i = 0; i < 1000 && daemon_ > 0 && kill(daemon_, 0) == 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    daemon_ = 0;
+  }
+
   pid_t daemon_ = 0;
 };
 
@@ -277,7 +283,7 @@ TEST_F(CommandBesideADaemon, TheDaemonTunesAndTheReportIsTheSame) {
   EXPECT_NE(text.out.find("<- choice"), std::string::npos) << text.out;
 
   // The same without a daemon.
-  kill(std::exchange(daemon_, 0), SIGTERM);
+  stop_daemon();
   fs::rename(folder_ / "cache", folder_ / "daemons");
   auto alone = json::parse(run("tune " + kSmall + " --budget 6 --seed 7 --json").out);
   EXPECT_EQ(alone["choice"], report["choice"]);
