@@ -1,5 +1,7 @@
-// cp.async, bulk copies, st.async, red.async, mbarriers, fences, prefetches, clusters. Tensor copies
-// are in lower_tensor_copy.cpp.
+// cp.async, bulk copies, st.async, red.async, fences, prefetches, clusters. mbarriers are in
+// lower_mbarrier.cpp, tensor copies in lower_tensor_copy.cpp.
+#include "jit/virtual_gpu/program/lower_async.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,23 +19,6 @@ void take_all(Lowering& l, std::initializer_list<std::string_view> names) {
   for (std::string_view name : names) l.modifiers().take(name);
 }
 
-/// .sem and .scope were read by order_of and scope_of.
-void take_semantics(Lowering& l) {
-  take_all(l, {"weak", "relaxed", "acquire", "release", "acq_rel", "sc", "cta", "cluster", "gpu",
-               "sys", "gl"});
-}
-
-struct SharedSpace {
-  Space space = Space::kGeneric;
-  bool cluster = false;
-};
-SharedSpace take_shared(Lowering& l) {
-  auto& m = l.modifiers();
-  if (m.take("shared::cluster")) return {Space::kShared, true};
-  if (m.take("shared") || m.take("shared::cta")) return {Space::kShared, false};
-  return {};
-}
-
 /// The plain value of an address, its offset added.
 int whole(Lowering& l, const Lowering::Address& at) {
   if (at.offset == 0) return at.value;
@@ -45,88 +30,6 @@ int whole(Lowering& l, const Lowering::Address& at) {
   l.emit_auxiliary({.op = Op::kAdd, .type = narrow ? Type::kU32 : Type::kU64}, {sum},
                    {at.value, l.constant(width, offset)});
   return sum;
-}
-Site site_of(Lowering& l, Space space, bool cluster, int bytes, bool store) {
-  Site site{space, static_cast<std::uint16_t>(bytes), store, false};
-  site.cluster = cluster;
-  site.order = order_of(l.instruction());
-  site.scope = scope_of(l.instruction());
-  return site;
-}
-
-// mbarrier -----------------------------------------------------------------------------------------
-
-/// mbarrier.{test_wait,try_wait}{.parity}{.sem.scope}{.shared}.b64 p, [m], state{, time}
-void mbarrier_test(Lowering& l, bool tries) {
-  auto& m = l.modifiers();
-  bool parity = m.take("parity");
-  take_semantics(l);
-  SharedSpace at = take_shared(l);
-  if (at.cluster) l.invalid("a wait is for an mbarrier of the own block");
-  if (m.take_type() != Type::kB64) l.unsupported("the type is not .b64");
-  if (tries) l.guard_by_branch();  // it may have to wait
-  int address = wide_address(l, l.operand(1), at.space);
-  int state = l.use(l.operand(2), parity ? Type::kU32 : Type::kB64);
-  if (l.operand_count() > 3) l.use(l.operand(3), Type::kU32);
-  Form form{.op = Op::kMbarrierTest};
-  int def = l.def(l.operand(0), Type::kPred);
-  l.emit_memory(form, {def}, {address, state},
-                (parity ? kTestParity : 0) | (tries ? kTestTries : 0),
-                site_of(l, at.space, false, 8, false));
-}
-
-/// mbarrier.{arrive,arrive_drop}{.expect_tx}{.noComplete}{.sem.scope}{.space}.b64 state, [m]{, count}
-void mbarrier_arrive(Lowering& l, std::int32_t flags) {
-  auto& m = l.modifiers();
-  bool expects = m.take("expect_tx");
-  if (expects) flags |= kMbarrierExpects;
-  if (m.take("noComplete")) flags |= kMbarrierNoComplete;
-  take_semantics(l);
-  SharedSpace at = take_shared(l);
-  if (m.take_type() != Type::kB64) l.unsupported("the type is not .b64");
-  // The old form without a state: [m]{, count}.
-  std::size_t i = l.operand(0).kind == Kind::kAddress ? 0 : 1;
-  bool returns = i == 1 && l.operand(0).kind == Kind::kRegister;
-  if (returns && at.cluster) l.invalid("an arrival at .shared::cluster returns no state");
-  if (returns) flags |= kMbarrierReturnsState;
-  int address = wide_address(l, l.operand(i), at.space);
-  bool counted = l.operand_count() > i + 1;
-  if (expects && !counted) l.invalid("expected a number of bytes");
-  int count = counted ? l.use(l.operand(i + 1), Type::kU32) : l.constant(Width::k32, 1);
-  std::vector<int> defs;
-  if (returns) defs.push_back(l.def(l.operand(0), Type::kB64));
-  l.emit_memory({.op = Op::kMbarrier}, defs, {address, count}, flags,
-                site_of(l, at.space, at.cluster, 8, true));
-}
-
-void mbarrier_other(Lowering& l, std::int32_t flags) {
-  take_semantics(l);
-  SharedSpace at = take_shared(l);
-  l.modifiers().take_type();
-  int address = wide_address(l, l.operand(0), at.space);
-  int count =
-      flags == kMbarrierInvalidate ? l.constant(Width::k32, 0) : l.use(l.operand(1), Type::kU32);
-  l.emit_memory({.op = Op::kMbarrier}, {}, {address, count}, flags,
-                site_of(l, at.space, at.cluster, 8, true));
-}
-
-void mbarrier(Lowering& l) {
-  auto& m = l.modifiers();
-  if (m.take("test_wait")) return mbarrier_test(l, false);
-  if (m.take("try_wait")) return mbarrier_test(l, true);
-  if (m.take("arrive")) return mbarrier_arrive(l, kMbarrierArrives);
-  if (m.take("arrive_drop")) return mbarrier_arrive(l, kMbarrierArrives | kMbarrierDrops);
-  if (m.take("init")) return mbarrier_other(l, kMbarrierInit);
-  if (m.take("inval")) return mbarrier_other(l, kMbarrierInvalidate);
-  if (m.take("expect_tx")) return mbarrier_other(l, kMbarrierExpects);
-  if (m.take("complete_tx")) return mbarrier_other(l, kMbarrierCompletes);
-  if (m.take("pending_count")) {
-    m.take_type();
-    int state = l.use(l.operand(1), Type::kB64);
-    l.emit({.op = Op::kMbarrierCount}, {l.def(l.operand(0), Type::kB32)}, {state});
-    return;
-  }
-  l.unsupported("instruction is not supported");
 }
 
 // Copies -------------------------------------------------------------------------------------------
@@ -453,6 +356,26 @@ void get_cta_rank(Lowering& l) {
 
 }  // namespace
 
+void take_semantics(Lowering& l) {
+  take_all(l, {"weak", "relaxed", "acquire", "release", "acq_rel", "sc", "cta", "cluster", "gpu",
+               "sys", "gl"});
+}
+
+SharedSpace take_shared(Lowering& l) {
+  auto& m = l.modifiers();
+  if (m.take("shared::cluster")) return {Space::kShared, true};
+  if (m.take("shared") || m.take("shared::cta")) return {Space::kShared, false};
+  return {};
+}
+
+Site site_of(Lowering& l, Space space, bool cluster, int bytes, bool store) {
+  Site site{space, static_cast<std::uint16_t>(bytes), store, false};
+  site.cluster = cluster;
+  site.order = order_of(l.instruction());
+  site.scope = scope_of(l.instruction());
+  return site;
+}
+
 int wide_address(Lowering& l, const ptx::Operand& operand, Space space) {
   Lowering::Address at = l.address(operand, space);
   int value = whole(l, at);
@@ -485,7 +408,6 @@ Scope scope_of(const ptx::Instruction& instruction) {
 bool lower_async(Lowering& l) {
   std::string_view opcode = l.instruction().opcode;
   auto& m = l.modifiers();
-  if (opcode == "mbarrier") return mbarrier(l), true;
   if (opcode == "cp") {
     if (l.instruction().has("tensor")) return false;
     bool reduces = m.take("reduce");

@@ -134,11 +134,11 @@ void Lowering::lower_instruction(const ptx::Instruction& instruction) {
   Modifiers modifiers(instruction);
   instruction_ = &instruction;
   modifiers_ = &modifiers;
-  bool known = lower_move(*this) || lower_async(*this) || lower_memory(*this) ||
-               lower_arithmetic(*this) || lower_bits(*this) || lower_compare(*this) ||
-               lower_convert(*this) || lower_lanes(*this) || lower_tensor(*this) ||
-               lower_tensor_copy(*this) || lower_tensor_map(*this) || lower_control(*this) ||
-               lower_stack(*this) || lower_video(*this);
+  bool known = lower_move(*this) || lower_async(*this) || lower_mbarrier(*this) ||
+               lower_memory(*this) || lower_arithmetic(*this) || lower_bits(*this) ||
+               lower_compare(*this) || lower_convert(*this) || lower_lanes(*this) ||
+               lower_tensor(*this) || lower_tensor_copy(*this) || lower_tensor_map(*this) ||
+               lower_control(*this) || lower_stack(*this) || lower_video(*this);
   if (!known) unsupported("instruction is not supported");
   if (!modifiers.left().empty())
     unsupported(fmt::format("modifier '.{}' is not supported", modifiers.left()));

@@ -177,6 +177,7 @@ bool lower_narrow_convert(Lowering& lowering, Form form);
 bool lower_convert_pack(Lowering& lowering);
 bool lower_move(Lowering& lowering);
 bool lower_async(Lowering& lowering);
+bool lower_mbarrier(Lowering& lowering);
 bool lower_memory(Lowering& lowering);
 bool lower_lanes(Lowering& lowering);
 bool lower_tensor(Lowering& lowering);
