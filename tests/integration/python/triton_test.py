@@ -1,6 +1,6 @@
 """PTX that Triton generates, launched through cuda-python on the virtual GPU, against numpy.
 
-    triton_test.py ARCHITECTURE...    80, 89, 90
+    triton_test.py ARCHITECTURE [SEEDS]    80, 89 or 90, each case in so many schedules of its warps
 """
 
 import ctypes
@@ -13,7 +13,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import triton_kernels
-from vgpu import download, driver, made, ok, parameters, release, reports, start, upload
+from vgpu import (download, driver, made, ok, parameters, release, reports, set_schedule, start,
+                  upload)
 
 INT, FLOAT = ctypes.c_int32, ctypes.c_float
 
@@ -163,24 +164,30 @@ CASES = {
 }
 
 
+def failure_of(check, architecture, case):
+    """None, or what is wrong."""
+    try:
+        check(architecture, *case)
+        release()
+        found = reports()
+        return "\n".join(each["text"] for each in found) or None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def main():
+    architecture, seeds = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
     device = start()
     failed = 0
-    for architecture in map(int, sys.argv[1:]):
+    for seed in range(seeds):
+        set_schedule(seed)
         for name, (check, cases) in CASES.items():
             for case in cases:
                 began = time.time()
-                try:
-                    check(architecture, *case)
-                    release()
-                    found = reports()
-                    if found:
-                        raise AssertionError("\n".join(each["text"] for each in found))
-                    verdict = "ok"
-                except Exception as error:
-                    verdict = f"FAILED: {type(error).__name__}: {error}"
-                    failed += 1
-                print(f"sm_{architecture} {name} {case}: {verdict} ({time.time() - began:.2f} s)",
+                wrong = failure_of(check, architecture, case)
+                failed += wrong is not None
+                print(f"sm_{architecture} seed {seed} {name} {case}: "
+                      f"{'FAILED: ' + wrong if wrong else 'ok'} ({time.time() - began:.2f} s)",
                       flush=True)
     ok(driver.cuDevicePrimaryCtxRelease(device))
     for leak in reports():

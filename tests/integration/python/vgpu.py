@@ -29,6 +29,14 @@ def reports():
     return json.loads(library.tilewrightVgpuReports().decode())
 
 
+def set_schedule(seed):
+    """Full checks, and in which order warps take turns."""
+    library = ctypes.CDLL("libcuda.so.1")
+    library.tilewrightVgpuSetChecks.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+    if library.tilewrightVgpuSetChecks(b"full", seed) != 0:
+        raise RuntimeError(report())
+
+
 def start():
     """Initialises, and makes the primary context current."""
     ok(driver.cuInit(0))
