@@ -120,7 +120,7 @@ configure() {
 build() {
   local preset=$1
   shift
-  cmake --build "build/$preset" ${1:+--target "$@"}
+  cmake --build --preset "$preset" ${1:+--target "$@"}
 }
 
 check_format() {
