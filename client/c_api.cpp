@@ -32,7 +32,9 @@ static_assert(TW_INVALID_ARGUMENT == int(ErrorCode::kInvalidArgument) &&
               TW_DEVICE_LOST == int(ErrorCode::kDeviceLost) &&
               TW_CANCELLED == int(ErrorCode::kCancelled) && TW_BUSY == int(ErrorCode::kBusy) &&
               TW_PERMISSION == int(ErrorCode::kPermission) && TW_CRASH == int(ErrorCode::kCrash) &&
-              TW_INTERNAL == int(ErrorCode::kInternal));
+              TW_INTERNAL == int(ErrorCode::kInternal) &&
+              TW_THROTTLED == int(ErrorCode::kThrottled) &&
+              TW_DEVICE_MEMORY == int(kLastErrorCode));
 
 thread_local Error last_error;
 

@@ -17,7 +17,8 @@ namespace tilewright::client {
 
 /// The last error of this thread as a Result's.
 inline tl::unexpected<Error> last_error(int code) {
-  return fail(static_cast<ErrorCode>(code), tw_last_error(), tw_last_error_detail());
+  return fail(error_code_of(code).value_or(ErrorCode::kInternal), tw_last_error(),
+              tw_last_error_detail());
 }
 
 struct Options {

@@ -41,13 +41,15 @@ enum {
   TW_FAULT = 7, /* a kernel faulted */
   TW_HANG = 8,  /* an answer did not come in time */
   TW_WRONG_RESULT = 9,
-  TW_OUT_OF_MEMORY = 10,
+  TW_OUT_OF_MEMORY = 10, /* of the host, or more than a budget allows */
   TW_DEVICE_LOST = 11,
   TW_CANCELLED = 12,
   TW_BUSY = 13,
   TW_PERMISSION = 14,
   TW_CRASH = 15,
-  TW_INTERNAL = 16
+  TW_INTERNAL = 16,
+  TW_THROTTLED = 17,    /* the device's clocks were held down for as long as was waited */
+  TW_DEVICE_MEMORY = 18 /* the driver had no memory left */
 };
 
 /* Of the last call on this thread that failed: "M axis 0 is 3, expected ..."; "" if none has. */

@@ -31,6 +31,19 @@ std::size_t bytes_of(const jit::PlanTensor& tensor, const templates::Bindings& b
   return __builtin_mul_overflow(count, bytes_for(tensor.dtype, 1), &bytes) ? SIZE_MAX : bytes;
 }
 
+// A deadline that passed, and memory that others have, do not.
+bool says_something_of_the_plan(ErrorCode failure) {
+  switch (failure) {
+    case ErrorCode::kHang:
+    case ErrorCode::kOutOfMemory:
+    case ErrorCode::kDeviceMemory:
+    case ErrorCode::kBusy:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 std::size_t tensor_bytes(const templates::Operator& op, const templates::Bindings& bindings) {
@@ -89,8 +102,10 @@ Result<bool> FallbackCheck::run(const search::Composition& composition, bool dis
     return false;
   }
   if (!result->failure) return true;
-  // A deadline that passed says nothing about the plan.
-  if (result->failure->code == ErrorCode::kHang) return false;
+  if (!says_something_of_the_plan(result->failure->code)) {
+    spdlog::info("fallback of {} is not verified: {}", op_->name, result->failure->message);
+    return false;
+  }
   return fail(std::move(*result->failure));
 }
 

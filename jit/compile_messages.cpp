@@ -32,9 +32,8 @@ std::unique_ptr<wire::FailureT> pack(const Error& error) {
 }
 
 Error unpack(wire::FailureT& packed) {
-  const bool known = packed.code >= 1 && packed.code <= static_cast<int>(ErrorCode::kInternal);
-  return {known ? static_cast<ErrorCode>(packed.code) : ErrorCode::kInternal,
-          std::move(packed.message), std::move(packed.detail)};
+  return {error_code_of(packed.code).value_or(ErrorCode::kInternal), std::move(packed.message),
+          std::move(packed.detail)};
 }
 
 }  // namespace

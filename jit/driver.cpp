@@ -63,7 +63,7 @@ std::string uuid_text(const CUuuid& uuid, bool part) {
 ErrorCode code_of(CUresult result) {
   switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
-      return ErrorCode::kOutOfMemory;
+      return ErrorCode::kDeviceMemory;
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:

@@ -5,7 +5,7 @@
 /// Handles are move-only and keep the Driver alive; those of a Context must not outlive it. A Driver,
 /// a Context and a Module may be used from any thread; Streams, Events and Graphs by one thread at a
 /// time. Calls leave the thread's current context as they found it, but for Context::activate.
-/// Errors: CUresult becomes kOutOfMemory, kFault (illegal or misaligned address, illegal
+/// Errors: CUresult becomes kDeviceMemory, kFault (illegal or misaligned address, illegal
 /// instruction, launch failure: sticky, the context is lost), kHang (launch timeout), kDeviceLost,
 /// kNotFound, kInvalidArgument or kInternal, with the driver's name of the error, the call, and, on
 /// the virtual GPU, its fault report in `detail`.

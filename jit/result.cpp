@@ -36,6 +36,10 @@ std::string_view to_string(ErrorCode code) {
       return "crash";
     case ErrorCode::kInternal:
       return "internal";
+    case ErrorCode::kThrottled:
+      return "throttled";
+    case ErrorCode::kDeviceMemory:
+      return "device_memory";
   }
   return "unknown";
 }

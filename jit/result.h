@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -23,17 +24,28 @@ enum class ErrorCode : std::uint16_t {
   kFault = 7,            ///< a kernel faulted: illegal address, misaligned address, ...
   kHang = 8,             ///< a kernel or a process passed its deadline
   kWrongResult = 9,      ///< a kernel ran and wrote something else than the operator
-  kOutOfMemory = 10,     ///< device or host memory, or a budget for it, was exhausted
+  kOutOfMemory = 10,     ///< of the host; or more of host or device than we are allowed to take
   kDeviceLost = 11,      ///< the device has gone, or its context is no longer usable
   kCancelled = 12,       ///< the caller asked to stop
   kBusy = 13,            ///< a lock, lease or queue is taken
   kPermission = 14,      ///< the peer or the file mode is not allowed
   kCrash = 15,           ///< a worker process died
   kInternal = 16,        ///< a bug of ours
+  kThrottled = 17,       ///< the device's clocks were held down for as long as was waited
+  kDeviceMemory = 18,    ///< the driver had no memory left for what we were allowed to take
 };
 
 /// "kWrongResult" -> "wrong_result": the spelling in reports and JSON.
 std::string_view to_string(ErrorCode code);
+
+/// The largest value.
+constexpr ErrorCode kLastErrorCode = ErrorCode::kDeviceMemory;
+
+/// The code that travels as `value`; none: this program does not know it, a newer one might.
+constexpr std::optional<ErrorCode> error_code_of(int value) {
+  if (value < 1 || value > static_cast<int>(kLastErrorCode)) return std::nullopt;
+  return static_cast<ErrorCode>(value);
+}
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;

@@ -118,13 +118,13 @@ Result<CandidateReport> parse_trial_body(const std::string& text) {
                       candidate.begun == 1 ? "once" : fmt::format("{} times", candidate.begun)),
           {}};
     } else if (const auto failure = body.find("failure"); failure != body.end()) {
-      const int code = failure->at("code");
-      if (code < static_cast<int>(ErrorCode::kInvalidArgument) ||
-          code > static_cast<int>(ErrorCode::kInternal))
+      const int value = failure->at("code");
+      const auto code = error_code_of(value);
+      if (!code)
         return fail(ErrorCode::kCorrupt,
-                    fmt::format("the failure of a trial has code {}, expected 1 to 16", code));
-      candidate.failure =
-          Error{static_cast<ErrorCode>(code), failure->at("message"), failure->at("detail")};
+                    fmt::format("the failure of a trial has code {}, expected 1 to {}", value,
+                                static_cast<int>(kLastErrorCode)));
+      candidate.failure = Error{*code, failure->at("message"), failure->at("detail")};
       if (const auto replay = body.find("replay"); replay != body.end())
         candidate.replay = replay->dump();
     } else {

@@ -51,7 +51,8 @@ Message read(const wire::Welcome& m) {
   return welcome;
 }
 Message read(const wire::Failure& m) {
-  return Failure{{ErrorCode(m.code()), text_of(m.message()), text_of(m.detail())}};
+  const ErrorCode code = error_code_of(m.code()).value_or(ErrorCode::kInternal);
+  return Failure{{code, text_of(m.message()), text_of(m.detail())}};
 }
 Message read(const wire::Get& m) {
   return Get{read(*m.problem()), m.want_images(), digests_of(m.have())};

@@ -20,6 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// For how long a problem's data is not made again, in the same tune.
+constexpr double kMemoryRefusalHolds_s = 30, kHangHolds_s = 1e8;
+
 // Images that a worker may hold before it is told to forget them: a long tune has thousands.
 constexpr std::size_t kMaximumImages = 512;
 
@@ -49,16 +52,16 @@ class JournaledTrials {
 };
 
 // Whether a failure says so little of the trial that another attempt may end otherwise. What is wrong
-// or faults is evidence, and a hang would cost its deadline again; of memory, what was refused before
-// it was taken would be refused again.
-bool is_worth_another_attempt(const Error& failure) {
-  switch (failure.code) {
+// or faults is evidence, and a hang would cost its deadline again; what was refused before it was
+// taken (kOutOfMemory) would be refused again.
+bool is_worth_another_attempt(ErrorCode failure) {
+  switch (failure) {
     case ErrorCode::kCrash:
     case ErrorCode::kDeviceLost:
+    case ErrorCode::kDeviceMemory:
     case ErrorCode::kBusy:
+    case ErrorCode::kThrottled:
       return true;
-    case ErrorCode::kOutOfMemory:  // the driver's own name for it
-      return failure.message.find("CUDA_ERROR_OUT_OF_MEMORY") != std::string::npos;
     default:
       return false;
   }
@@ -66,7 +69,7 @@ bool is_worth_another_attempt(const Error& failure) {
 
 bool any_worth_another_attempt(std::span<const TrialResult> results) {
   return std::any_of(results.begin(), results.end(), [](const TrialResult& result) {
-    return result.failure && is_worth_another_attempt(*result.failure);
+    return result.failure && is_worth_another_attempt(result.failure->code);
   });
 }
 
@@ -108,6 +111,7 @@ class ProcessMeasurer final : public Measurer {
 
   void watch(std::stop_token stop) override {
     if (worker_) worker_->watch(-1);
+    refusal_.reset();
     stop_.reset();
     if (stop.stop_possible()) stop_.emplace(std::move(stop));
   }
@@ -267,11 +271,13 @@ class ProcessMeasurer final : public Measurer {
     return results;
   }
 
-  // Data that did not fit, or was not made in time, is not tried again for the next trial.
+  // Data that did not fit, or was not made in time, is not tried again for the next trial of the same
+  // tune, unless that comes so much later that others may have left more memory.
   Result<void> prepare(const Trial& trial) {
     const double deadline_s = trial.measure.prepare_deadline_s;
     const Digest problem = problem_of(trial);
-    if (refusal_ && refusal_->problem == problem && refusal_->deadline_s >= deadline_s)
+    if (refusal_ && refusal_->problem == problem && refusal_->deadline_s >= deadline_s &&
+        !is_over(refusal_->until))
       return fail(refusal_->error);
     auto prepared = worker_->prepare(trial);
     if (prepared) return {};
@@ -279,9 +285,10 @@ class ProcessMeasurer final : public Measurer {
     if (error.code == ErrorCode::kHang)
       error.message = fmt::format(
           "its data was not made within {} s: the measuring worker was killed", deadline_s);
-    if (error.code == ErrorCode::kHang ||
-        (error.code == ErrorCode::kOutOfMemory && !is_worth_another_attempt(error)))
-      refusal_ = {problem, deadline_s, error};
+    if (error.code == ErrorCode::kHang)
+      refusal_ = {problem, deadline_s, deadline_in(kHangHolds_s), error};
+    if (error.code == ErrorCode::kOutOfMemory)
+      refusal_ = {problem, deadline_s, deadline_in(kMemoryRefusalHolds_s), error};
     return fail(std::move(error));
   }
 
@@ -307,6 +314,7 @@ class ProcessMeasurer final : public Measurer {
   struct Refusal {
     Digest problem;
     double deadline_s = 0;
+    Deadline until;
     Error error;
   };
 

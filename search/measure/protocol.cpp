@@ -82,7 +82,7 @@ class Watch {
 Error throttled_throughout(const Watch& watch, const Sample& sample) {
   Sample seen;
   watch.tell(seen);
-  return {ErrorCode::kBusy,
+  return {ErrorCode::kThrottled,
           fmt::format("the device was not in a state to measure in for {} of {} launches: {}",
                       sample.rejected, sample.rejected + int(sample.times_us.size()),
                       seen.throttle_reasons ? jit::throttle_text(seen.throttle_reasons)

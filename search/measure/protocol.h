@@ -37,7 +37,7 @@ class Bench {
   virtual void rest(double seconds) = 0;
 };
 
-/// Errors: kHang (the deadline passed between launches), kBusy (throttled as long as it was
+/// Errors: kHang (the deadline passed between launches), kThrottled (as long as it was
 /// patient), and what a launch fails with. `sample`: what is known of the conditions; the rest is
 /// filled in.
 Result<void> measure(Bench& bench, const MeasureSettings& settings, Deadline deadline,

@@ -83,7 +83,7 @@ TrialResult parse_result(const json& object) {
   TrialResult result;
   result.id = object.at("id");
   if (const auto failure = object.find("failure"); failure != object.end())
-    result.failure = Error{static_cast<ErrorCode>(failure->value("code", 0)),
+    result.failure = Error{error_code_of(failure->value("code", 0)).value_or(ErrorCode::kInternal),
                            failure->value("message", ""), failure->value("detail", "")};
   result.verification = verification_from(object.at("verification"));
   result.sample = sample_from(object.at("sample"));

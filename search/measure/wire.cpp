@@ -254,7 +254,7 @@ std::unique_ptr<wire::ErrorT> to_wire(const Error& error) {
 }
 
 Error from_wire(const wire::ErrorT& error) {
-  return {static_cast<ErrorCode>(error.code), error.message, error.detail};
+  return {error_code_of(error.code).value_or(ErrorCode::kInternal), error.message, error.detail};
 }
 
 std::string pack_image(const jit::Image& image) {

@@ -278,7 +278,8 @@ Result<void> check_batch_invariance(const jit::Context& context, const VerifyJob
       if (same) continue;
       const ErrorCode code = same.error().code;
       if (code == ErrorCode::kUnsupported) continue;  // the plan is not for it
-      if (code == ErrorCode::kOutOfMemory && extent > own) continue;
+      const bool no_room = code == ErrorCode::kOutOfMemory || code == ErrorCode::kDeviceMemory;
+      if (no_room && extent > own) continue;
       return fail(std::move(same.error()));
     }
   }

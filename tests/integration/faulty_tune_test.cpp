@@ -44,7 +44,7 @@ struct Part {
 };
 const Part kParts[] = {
     {0.04, "fault", ErrorCode::kFault},         {0.07, "hang", ErrorCode::kHang},
-    {0.11, "corrupt", ErrorCode::kWrongResult}, {0.14, "out-of-memory", ErrorCode::kOutOfMemory},
+    {0.11, "corrupt", ErrorCode::kWrongResult}, {0.14, "out-of-memory", ErrorCode::kDeviceMemory},
     {0.17, "crash", ErrorCode::kCrash},         {0.20, "noise 0.4", std::nullopt},
 };
 

@@ -154,7 +154,7 @@ TEST_F(SharedTune, KeepsItsCapAndItsPolicyBesideAnEngine) {
   EXPECT_THAT(shares, testing::Each(testing::Le(5u)));
 }
 
-TEST_F(SharedTune, ACapThatIsTooSmallIsSaidByEachTrial) {
+TEST_F(SharedTune, ACapThatIsTooSmallIsSaidByEachTrialAndForgottenWithIt) {
   int status = -1;
   ::waitpid(start("small", {"--memory", "5"}), &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
@@ -162,6 +162,12 @@ TEST_F(SharedTune, ACapThatIsTooSmallIsSaidByEachTrial) {
   EXPECT_EQ(small["candidates"]["failed"]["out_of_memory"], small["candidates"]["tried"]) << small;
   EXPECT_THAT(small.dump(),
               HasSubstr("of device memory, expected at most 5 MiB of a cap of 5 MiB"));
+  // The same cache and candidates with more memory: nothing of the refusals is left.
+  ::waitpid(start("small", {}), &status, 0);
+  EXPECT_EQ(status, 0) << content_of(path("small.log"));
+  const auto large = report("small");
+  EXPECT_EQ(large["candidates"]["tried"], small["candidates"]["tried"]);
+  EXPECT_EQ(large["candidates"]["failed"], nlohmann::json::object()) << large;
 }
 
 TEST_F(SharedTune, NeverIsRefusedAtOnce) {

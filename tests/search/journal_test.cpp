@@ -73,6 +73,21 @@ TEST(TrialBody, ALogThatIsNoUtf8IsKeptAsFarAsItIs) {
   EXPECT_EQ(read->failure->detail, "before \xef\xbf\xbd after");
 }
 
+TEST(TrialBody, AFailureHasAnyOfTheCodesAndNoOther) {
+  CandidateReport failed = candidate();
+  failed.failure = Error{kLastErrorCode, "no memory", {}};
+  std::string body = trial_body(failed);
+  const auto read = parse_trial_body(body);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->failure, failed.failure);
+  const std::string last = "\"code\":" + std::to_string(int(kLastErrorCode));
+  ASSERT_NE(body.find(last), std::string::npos);
+  body.replace(body.find(last), last.size(), "\"code\":99");
+  const auto unknown = parse_trial_body(body);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message, "the failure of a trial has code 99, expected 1 to 18");
+}
+
 TEST(TrialBody, WhatIsNoneIsCorrupt) {
   const std::string whole = trial_body(candidate());
   for (const std::string& body :

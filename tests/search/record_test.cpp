@@ -175,6 +175,21 @@ TEST(JournalInAStore, RecallsWhatItJournaledAndNothingElse) {
   EXPECT_FALSE(hooks.recall(good.group, good.family, good.config));
 }
 
+TEST(Record, WhatTheMachineMayBeToBlameForIsTriedAgain) {
+  const auto store = cache::memory_store();
+  const TuneReport report = samples::report();
+  const TuneHooks hooks = journal_in(*store, request(), report.device);
+  CandidateReport candidate = report.candidates.back();
+  std::string remembered;
+  for (int value = 1; const auto code = error_code_of(value); ++value) {
+    candidate.failure = Error{*code, "as it came", {}};
+    ASSERT_TRUE(hooks.journal(candidate));
+    if (hooks.recall(candidate.group, candidate.family, candidate.config))
+      remembered += std::string(to_string(*code)) + " ";
+  }
+  EXPECT_EQ(remembered, "invalid_argument unsupported compile fault hang wrong_result crash ");
+}
+
 TEST(Record, ATrialThatTookTheProcessDownTwiceIsNotBegunAThirdTime) {
   const auto store = cache::memory_store();
   const TuneReport report = samples::report();

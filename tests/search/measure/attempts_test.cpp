@@ -89,16 +89,25 @@ TEST_F(AttemptsTest, WhatSaysLittleOfTheTrialIsRunOnceMore) {
 }
 
 TEST_F(AttemptsTest, ASecondFailureIsTheTrialsAndSaysSo) {
-  ::setenv("TILEWRIGHT_VGPU_FAULTS", "launch 1 lost", 1);
-  auto measurer = planted::start_worker();
-  ASSERT_TRUE(measurer) << measurer.error().message;
-  const auto result = (*measurer)->run(planted::trial(Kind::kRight, "trial"));
-  ::unsetenv("TILEWRIGHT_VGPU_FAULTS");
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(rendered(*result), "device_lost");
-  EXPECT_THAT(result->failure->message, testing::EndsWith("(attempt 2)"));
-  // The worker after it is a new one.
-  EXPECT_EQ(rendered(*(*measurer)->run(planted::trial(Kind::kRight, "next"))), "timed");
+  struct Case {
+    std::string rules, outcome;
+  };
+  for (const Case& wanted : {Case{"launch 1 lost", "device_lost"},
+                             {"launch 1 out-of-memory", "device_memory"},
+                             {"throttle 10 1.0 0.5", "throttled"}}) {
+    SCOPED_TRACE(wanted.rules);
+    ::setenv("TILEWRIGHT_VGPU_FAULTS", wanted.rules.c_str(), 1);
+    auto measurer = planted::start_worker();
+    ASSERT_TRUE(measurer) << measurer.error().message;
+    const auto result = (*measurer)->run(planted::trial(Kind::kRight, "trial"));
+    ::unsetenv("TILEWRIGHT_VGPU_FAULTS");
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(rendered(*result), wanted.outcome);
+    EXPECT_THAT(result->failure->message, testing::EndsWith("(attempt 2)"));
+    // The worker after a lost one is a new one.
+    if (wanted.outcome == "device_lost")
+      EXPECT_EQ(rendered(*(*measurer)->run(planted::trial(Kind::kRight, "next"))), "timed");
+  }
 }
 
 TEST_F(AttemptsTest, AnInterleavedRunThatRanOutOfMemoryOnceIsRepeated) {

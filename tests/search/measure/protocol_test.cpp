@@ -134,7 +134,7 @@ TEST(Protocol, ADeviceThatStaysThrottledIsAnErrorThatSaysWhy) {
   bench.state_of = [](int) { return at_clock(900, kThermalSlowdown | kPowerCap); };
   const auto sample = measured(bench);
   ASSERT_FALSE(sample);
-  EXPECT_EQ(sample.error().code, ErrorCode::kBusy);
+  EXPECT_EQ(sample.error().code, ErrorCode::kThrottled);
   EXPECT_THAT(sample.error().message, HasSubstr("power cap, thermal slowdown"));
 }
 

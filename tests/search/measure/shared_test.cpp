@@ -220,5 +220,22 @@ TEST_F(SharedTest, WithoutACapWhatIsFreeLessAReserveIsTheLimit) {
   EXPECT_EQ(rendered(*small), "timed");
 }
 
+TEST_F(SharedTest, ARefusalOfMemoryIsOfOneTune) {
+  EXPECT_EQ(other_->tell("memory 142056"), "ok");
+  start({});
+  Trial trial = planted::trial(Kind::kRight, "large", 10 << 20);
+  trial.measure.sample_blocks = 24;
+  const auto outcome = [&] {
+    const auto result = measurer_->run(trial);
+    return result ? rendered(*result) : result.error().message;
+  };
+  EXPECT_EQ(outcome(), "out_of_memory");
+  EXPECT_EQ(other_->tell("memory 0"), "ok");
+  // Its other candidates need not find out each for itself.
+  EXPECT_EQ(outcome(), "out_of_memory");
+  measurer_->watch({});  // as the next tune begins
+  EXPECT_EQ(outcome(), "timed");
+}
+
 }  // namespace
 }  // namespace tilewright::search
