@@ -198,10 +198,10 @@ class TuningPlanner final : public Planner {
     TILEWRIGHT_ASSIGN_OR_RETURN(measurer_, search::measure_in_process(options));
     return {};
   }
-  /// The lease of a real device is held only while it is used, so that others can measure too; the
-  /// virtual one is nobody else's, and its worker is kept.
+  /// The lease of a device that others can have is held only while it is used, so that they can
+  /// measure too; of one that is nobody else's, the worker is kept.
   void release_measurer() {
-    if (driver_->kind() == jit::DriverKind::kReal) measurer_.reset();
+    if (driver_->shared()) measurer_.reset();
   }
 
   const Config& config_;

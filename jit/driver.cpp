@@ -241,6 +241,12 @@ const VirtualApi* Driver::virtual_api() const {
   return state_->kind == DriverKind::kVirtual ? &state_->virtual_api : nullptr;
 }
 
+bool Driver::shared() const {
+  if (state_->kind == DriverKind::kReal) return true;
+  int shared = 0;
+  return state_->virtual_api.tilewrightVgpuShared(&shared) == CUDA_SUCCESS && shared != 0;
+}
+
 void* Driver::symbol(const char* name) const { return dlsym(state_->library, name); }
 
 Result<void> Driver::check(CUresult result, std::string_view call) const {

@@ -47,6 +47,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   DriverKind kind() const;
   int device_count() const;
   const DeviceInfo& device(int ordinal) const;
+  /// Whether other processes can have the same devices: real ones, and a virtual one that is shared.
+  bool shared() const;
   const DriverApi& api() const;
   /// Null on a real driver.
   const VirtualApi* virtual_api() const;

@@ -65,7 +65,7 @@ struct VirtualLaunch {
   apply(tilewrightVgpuLastLaunch) apply(tilewrightVgpuExecutedBlocks)                         \
   apply(tilewrightVgpuChooseBlocks) apply(tilewrightVgpuSetDeadline)                          \
   apply(tilewrightVgpuSetChecks) apply(tilewrightVgpuReports)                                 \
-  apply(tilewrightVgpuReuseTimes) apply(tilewrightVgpuTimesVary)
+  apply(tilewrightVgpuReuseTimes) apply(tilewrightVgpuTimesVary) apply(tilewrightVgpuShared)
 // clang-format on
 
 extern "C" {
@@ -93,6 +93,8 @@ CUresult tilewrightVgpuSetDeadline(double seconds);
 CUresult tilewrightVgpuReuseTimes(int on);
 /// Whether faults on request make times vary: then there is something to measure.
 CUresult tilewrightVgpuTimesVary(int* out);
+/// Whether other processes can have this device as well: its UUID is then that of their board.
+CUresult tilewrightVgpuShared(int* out);
 /// What later launches are checked for: "off", "memory", "full" (docs/virtual-gpu.md; to be set before
 /// memory is allocated) or null: as before; and the seed of the order of their warps, 0: the usual
 /// one; with null XORed to that before. Without: $TILEWRIGHT_VGPU_CHECK and $TILEWRIGHT_VGPU_SEED.

@@ -1,5 +1,5 @@
-/// The exclusive use of one real device by one measuring process of this user, host-wide: two that
-/// measure at once would both get wrong times.
+/// The exclusive use of one device by one measuring process of this user, host-wide: two that measure
+/// at once would both get wrong times.
 ///
 /// It is free the moment its owner dies, however it dies (jit/owner_lock.h).
 #pragma once

@@ -65,8 +65,8 @@ struct MeasureProcessOptions {
 
 /// Errors besides: kBusy, when the policy says never.
 /// Starts the worker, and starts it again after each crash, hang or sticky error. Holds the lease
-/// of a real device (lease.h) meanwhile; errors: kBusy names the holder. A virtual device is private
-/// to its process and needs no lease.
+/// (lease.h) of a real device, or of a virtual one that processes share, meanwhile; errors: kBusy
+/// names the holder. A virtual device that is private to its process needs no lease.
 Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions options);
 
 }  // namespace tilewright::search

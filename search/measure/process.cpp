@@ -348,7 +348,7 @@ Result<std::unique_ptr<Measurer>> measure_in_process(MeasureProcessOptions optio
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(WorkerProcess worker, WorkerProcess::start(options));
   std::optional<Lease> lease;
-  if (!worker.device().virtual_gpu) {
+  if (worker.shared()) {
     const auto folder =
         options.runtime_folder.empty() ? jit::runtime_folder() : options.runtime_folder;
     TILEWRIGHT_ASSIGN_OR_RETURN(lease, Lease::take(folder, worker.device().uuid));

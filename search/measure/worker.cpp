@@ -102,7 +102,9 @@ class Worker {
     }
     runner_ =
         std::make_unique<TrialRunner>(*context, request.memory_bytes, request.device_memory_bytes);
-    return describe((*context)->device());
+    wire::OpenedT opened = describe((*context)->device());
+    opened.shared = (*context)->driver().shared();
+    return opened;
   }
 
   wire::PreparedT prepared(const wire::TrialT& wire_trial) {

@@ -75,6 +75,7 @@ Result<WorkerProcess> WorkerProcess::start(const MeasureProcessOptions& options,
     return fail(ErrorCode::kCorrupt, child.program.string() + " did not answer as a worker does");
   if (opened->error) return fail(from_wire(*opened->error));
   worker.device_ = device_from(*opened);
+  worker.shared_ = opened->shared;
   return worker;
 }
 

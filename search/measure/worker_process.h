@@ -22,6 +22,8 @@ class WorkerProcess {
   static Result<WorkerProcess> start(const MeasureProcessOptions& options, int stop = -1);
 
   const jit::DeviceInfo& device() const { return device_; }
+  /// Whether other processes can have the device: then whoever measures needs its lease.
+  bool shared() const { return shared_; }
   bool running() const { return child_.running(); }
 
   /// While `stop` is readable, whatever is asked kills it and is kCancelled. -1: none.
@@ -50,6 +52,7 @@ class WorkerProcess {
   std::size_t memory_bytes_ = 0;
   int stop_ = -1;
   jit::DeviceInfo device_;
+  bool shared_ = false;
   std::unordered_set<Digest> images_;
   Digest problem_;  ///< what it is prepared for
 };

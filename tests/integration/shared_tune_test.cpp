@@ -43,11 +43,18 @@ std::string content_of(const std::filesystem::path& file) {
 
 class SharedTune : public testing::Test {
  protected:
-  SharedTune() { ::setenv("TILEWRIGHT_VGPU_SHARED", (folder_.path() / "board").c_str(), 1); }
-  ~SharedTune() override { ::unsetenv("TILEWRIGHT_VGPU_SHARED"); }
+  SharedTune() {
+    ::setenv("TILEWRIGHT_VGPU_SHARED", path("board").c_str(), 1);
+    ::setenv("TILEWRIGHT_RUNTIME", path("run").c_str(), 1);
+  }
+  ~SharedTune() override {
+    ::unsetenv("TILEWRIGHT_VGPU_SHARED");
+    ::unsetenv("TILEWRIGHT_RUNTIME");
+  }
 
   /// Its result and what it says are NAME.json and NAME.log.
-  pid_t start(const std::string& name, const std::vector<std::string>& flags) {
+  pid_t start(const std::string& name, const std::vector<std::string>& flags,
+              const std::string& budget = "6") {
     std::vector<std::string> words{TILEWRIGHT_BINARY_DIR "/bin/tilewright",
                                    "--json",
                                    "--no-daemon",
@@ -60,7 +67,7 @@ class SharedTune : public testing::Test {
                                    "--shape",
                                    "M=2048,N=1024",
                                    "--budget",
-                                   "6",
+                                   budget,
                                    "--seed",
                                    "7"};
     words.insert(words.end(), flags.begin(), flags.end());
@@ -168,6 +175,35 @@ TEST_F(SharedTune, ACapThatIsTooSmallIsSaidByEachTrialAndForgottenWithIt) {
   const auto large = report("small");
   EXPECT_EQ(large["candidates"]["tried"], small["candidates"]["tried"]);
   EXPECT_EQ(large["candidates"]["failed"], nlohmann::json::object()) << large;
+}
+
+TEST_F(SharedTune, OneProcessMeasuresAtATimeAndADeadOneDoesNot) {
+  const pid_t first = start("first", {}, "2000");
+  const auto holder = [&] {
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(path("run"), none))
+      if (file.path().extension() == ".lock") return content_of(file.path().string());
+    return std::string();
+  };
+  const std::string pid = std::to_string(first);
+  for (int i = 0; i < 3000 && holder() != pid + "\n"; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_EQ(holder(), pid + "\n") << content_of(path("first.log"));
+
+  int status = -1;
+  ::waitpid(start("second", {}), &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  const auto refused = report("second");
+  EXPECT_EQ(refused["error"], "busy") << refused;
+  EXPECT_THAT(refused["message"].get<std::string>(),
+              testing::EndsWith(" is in use by process " + pid));
+
+  // It was at work all the while.
+  ASSERT_EQ(::waitpid(first, &status, WNOHANG), 0) << content_of(path("first.log"));
+  ::kill(first, SIGKILL);
+  ::waitpid(first, &status, 0);
+  ::waitpid(start("second", {}), &status, 0);
+  EXPECT_EQ(status, 0) << content_of(path("second.log"));
+  EXPECT_GE(report("second")["choice"].size(), 1u);
 }
 
 TEST_F(SharedTune, NeverIsRefusedAtOnce) {

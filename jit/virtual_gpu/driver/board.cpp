@@ -193,6 +193,12 @@ void Board::for_live(Body&& body) {
     if (is_live(place)) body(board_->slots[place], place == place_);
 }
 
+std::string Board::identity() const {
+  struct stat status {};
+  if (::fstat(file_, &status) != 0) return name_;
+  return fmt::format("{}:{}", status.st_dev, status.st_ino);
+}
+
 Result<void> Board::take(std::uint64_t bytes) {
   const Locked locked(*this);
   std::uint64_t used = 0;

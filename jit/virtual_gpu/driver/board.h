@@ -30,6 +30,9 @@ class Board final : public SharedCapacity {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
+  /// Of the file, whatever it is called: other boards that are there now have others.
+  std::string identity() const;
+
   /// Errors: kOutOfMemory names what is free and who has the rest.
   Result<void> take(std::uint64_t bytes) override;
   void give_back(std::uint64_t bytes) override;

@@ -108,13 +108,14 @@ int attribute_of(const jit::DeviceDescription& device, CUdevice_attribute attrib
 
 namespace tilewright::vgpu {
 
-std::array<unsigned char, 16> uuid_of(const jit::DeviceDescription& device) {
+std::array<unsigned char, 16> uuid_of(const Gpu& gpu) {
   // FNV-1a, twice with different beginnings: one device, one identifier.
+  const std::string name = gpu.description->id + "|" + gpu.description->info.name +
+                           (gpu.board ? "|" + gpu.board->identity() : "");
   std::array<unsigned char, 16> bytes{};
   for (int half = 0; half < 2; ++half) {
     std::uint64_t hash = 0xcbf29ce484222325u + std::uint64_t(half);
-    for (const char c : device.id + "|" + device.info.name)
-      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     std::memcpy(bytes.data() + 8 * half, &hash, sizeof hash);
   }
   return bytes;
@@ -185,7 +186,7 @@ VGPU_API cuDeviceGetUuid(CUuuid* out, CUdevice device) {
   return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-    const auto bytes = vgpu::uuid_of(*gpu.description);
+    const auto bytes = vgpu::uuid_of(gpu);
     std::memcpy(out->bytes, bytes.data(), bytes.size());
     return CUDA_SUCCESS;
   });

@@ -117,7 +117,7 @@ unsigned percent(double share) { return unsigned(std::min(share, 1.0) * 100 + 0.
 std::string uuid_text(const vgpu::Gpu& gpu) {
   std::string text = "GPU-";
   int position = 0;
-  for (const unsigned char byte : vgpu::uuid_of(*gpu.description)) {
+  for (const unsigned char byte : vgpu::uuid_of(gpu)) {
     if (position == 4 || position == 6 || position == 8 || position == 10) text += '-';
     char digits[3];
     std::snprintf(digits, sizeof digits, "%02x", unsigned(byte));

@@ -367,8 +367,8 @@ struct Gpu {
   std::unordered_set<std::string> reports_;
 };
 
-/// Of a device description, always the same one.
-std::array<unsigned char, 16> uuid_of(const jit::DeviceDescription& device);
+/// Of a device description, always the same one; of a device that processes share, its board's.
+std::array<unsigned char, 16> uuid_of(const Gpu& gpu);
 
 /// The contexts of a thread; the last one is current. Without a destructor: one per thread would keep
 /// the library from being unloaded.

@@ -82,6 +82,14 @@ VGPU_API tilewrightVgpuTimesVary(int* out) {
   });
 }
 
+VGPU_API tilewrightVgpuShared(int* out) {
+  return enter(Needs::kInitialised, [&](vgpu::Gpu& gpu, CUctx_st&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = gpu.board != nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
 VGPU_API tilewrightVgpuLastLaunch(VirtualLaunch* out) {
   return enter(Needs::kNothing, [&](vgpu::Gpu& gpu, CUctx_st& context) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;

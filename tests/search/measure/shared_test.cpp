@@ -42,9 +42,11 @@ class SharedTest : public testing::Test {
     other_.reset();
     ::unsetenv("TILEWRIGHT_VGPU_SHARED");
     std::filesystem::remove(file_);
+    std::filesystem::remove_all(file_ + ".run");
   }
 
   void start(MeasureProcessOptions options) {
+    options.runtime_folder = file_ + ".run";
     auto started = planted::start_worker(std::move(options));
     ASSERT_TRUE(started) << started.error().message;
     measurer_ = std::move(*started);

@@ -25,6 +25,7 @@ int pretend(const std::string& uuid) {
     search::wire::OpenedT opened;
     opened.name = "a device";
     opened.uuid = uuid;
+    opened.shared = true;
     search::wire::FrameT reply;
     reply.body.Set(std::move(opened));
     if (!jit::write_frame(socket, search::pack_frame(reply))) return 1;
