@@ -83,6 +83,9 @@ class Planner {
   virtual Result<TuneOutcome> tune(const Problem& problem, const TuneSettings& settings,
                                    const std::function<void(const TuneStep&)>& progress,
                                    std::stop_token stop) = 0;
+
+  /// Trials that failed and whose id begins so, as JSON lines (search/failed_trials.h).
+  virtual Result<std::string> failed_trials(const std::string& prefix) = 0;
 };
 
 }  // namespace tilewright::daemon

@@ -387,14 +387,35 @@ Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Li
                             std::move(listener));
 }
 
+namespace {
+
+Result<Service::ExportedFile> exported(std::uint64_t lines, const std::string& text) {
+  Service::ExportedFile file;
+  file.lines = lines;
+  file.bytes = text.size();
+  // Without bytes no file comes with the frame.
+  if (text.empty()) return file;
+  TILEWRIGHT_ASSIGN_OR_RETURN(file.file, protocol::make_memory_file("tilewright-export", text));
+  return file;
+}
+
+}  // namespace
+
 Result<Service::ExportedFile> Service::export_lines() const {
   std::ostringstream out;
-  ExportedFile exported;
-  TILEWRIGHT_ASSIGN_OR_RETURN(exported.lines, cache::export_lines(store_, out));
-  std::string text = std::move(out).str();
-  exported.bytes = text.size();
-  TILEWRIGHT_ASSIGN_OR_RETURN(exported.file, protocol::make_memory_file("tilewright-export", text));
-  return exported;
+  TILEWRIGHT_ASSIGN_OR_RETURN(const auto lines, cache::export_lines(store_, out));
+  return exported(lines, std::move(out).str());
+}
+
+Result<Service::ExportedFile> Service::failed_trials(const std::string& prefix) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(const std::string lines, planner_.failed_trials(prefix));
+  return exported(std::uint64_t(std::count(lines.begin(), lines.end(), '\n')), lines);
+}
+
+Result<std::string> Service::trial(const std::string& id) const {
+  TILEWRIGHT_ASSIGN_OR_RETURN(const auto stored, store_.trial(id));
+  if (!stored) return fail(ErrorCode::kNotFound, fmt::format("no trial {} is known", id));
+  return stored->body;
 }
 
 Result<cache::ImportCounts> Service::import_lines(const std::string& lines) {

@@ -59,6 +59,10 @@ class Service {
     std::uint64_t lines = 0, bytes = 0;
   };
   Result<ExportedFile> export_lines() const;
+  /// Trials that failed and whose id begins so: JSON lines.
+  Result<ExportedFile> failed_trials(const std::string& prefix);
+  /// The body of a trial. Errors: kNotFound.
+  Result<std::string> trial(const std::string& id) const;
   /// All or nothing. Plans that it changes are served and announced.
   Result<cache::ImportCounts> import_lines(const std::string& lines);
 

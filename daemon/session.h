@@ -68,6 +68,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void on(std::uint64_t id, protocol::Import& import);
   void on(std::uint64_t id, protocol::Export&);
   void on(std::uint64_t id, protocol::Stats&);
+  void on(std::uint64_t id, protocol::ListTrials& list);
+  void on(std::uint64_t id, protocol::GetTrial& get);
 
   /// Runs `work` on a worker and `then(result)` back on the strand.
   template <typename Work, typename Then>
@@ -80,6 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void send(std::uint64_t id, const protocol::Message& message);
   void send_reply(std::uint64_t id, std::shared_ptr<const Reply> reply, bool with_images);
+  void send_exported(std::uint64_t id, Result<Service::ExportedFile> exported);
   void send_failure(std::uint64_t id, const Error& error);
   void enqueue(Outgoing outgoing);
   void flush();

@@ -264,22 +264,43 @@ void Session::on(std::uint64_t id, protocol::Import& import) {
       });
 }
 
+void Session::send_exported(std::uint64_t id, Result<Service::ExportedFile> exported) {
+  if (!exported) return send_failure(id, exported.error());
+  auto owner = std::make_shared<std::pair<Service::ExportedFile, std::string>>();
+  owner->second = protocol::encode_body(protocol::Exported{exported->lines, exported->bytes});
+  owner->first = std::move(*exported);
+  Outgoing outgoing;
+  outgoing.header.id = id;
+  outgoing.body = owner->second;
+  outgoing.file = owner->first.file.get();
+  outgoing.owner = owner;
+  enqueue(std::move(outgoing));
+}
+
 void Session::on(std::uint64_t id, protocol::Export&) {
   if (!begin_request(id)) return;
-  offload(
-      [&service = host_.service] { return service.export_lines(); },
-      [this, id](Result<Service::ExportedFile> exported) {
-        if (!exported) return send_failure(id, exported.error());
-        auto owner = std::make_shared<std::pair<Service::ExportedFile, std::string>>();
-        owner->second = protocol::encode_body(protocol::Exported{exported->lines, exported->bytes});
-        owner->first = std::move(*exported);
-        Outgoing outgoing;
-        outgoing.header.id = id;
-        outgoing.body = owner->second;
-        outgoing.file = owner->first.file.get();
-        outgoing.owner = owner;
-        enqueue(std::move(outgoing));
-      });
+  offload([&service = host_.service] { return service.export_lines(); },
+          [this, id](Result<Service::ExportedFile> exported) {
+            send_exported(id, std::move(exported));
+          });
+}
+
+void Session::on(std::uint64_t id, protocol::ListTrials& list) {
+  if (!begin_request(id)) return;
+  offload([&service = host_.service,
+           prefix = std::move(list.prefix)] { return service.failed_trials(prefix); },
+          [this, id](Result<Service::ExportedFile> exported) {
+            send_exported(id, std::move(exported));
+          });
+}
+
+void Session::on(std::uint64_t id, protocol::GetTrial& get) {
+  if (!begin_request(id)) return;
+  offload([&service = host_.service, trial = std::move(get.id)] { return service.trial(trial); },
+          [this, id](Result<std::string> body) {
+            if (!body) return send_failure(id, body.error());
+            send(id, protocol::TrialBody{std::move(*body)});
+          });
 }
 
 void Session::on(std::uint64_t id, protocol::Stats&) {

@@ -11,6 +11,7 @@
 #include "daemon/fallback_check.h"
 #include "jit/compile_pool.h"
 #include "jit/locations.h"
+#include "search/failed_trials.h"
 #include "search/measure/measurer.h"
 #include "search/record.h"
 #include "search/report.h"
@@ -47,6 +48,11 @@ class TuningPlanner final : public Planner {
                    planned.error().message);
     }
     return compose(problem, space, safe_parts(space, problem.bindings));
+  }
+
+  Result<std::string> failed_trials(const std::string& prefix) override {
+    TILEWRIGHT_ASSIGN_OR_RETURN(const auto trials, search::failed_trials(store_, prefix));
+    return search::to_lines(trials);
   }
 
   Result<TuneOutcome> tune(const Problem& problem, const TuneSettings& settings,

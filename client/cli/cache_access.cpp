@@ -5,12 +5,25 @@
 #include <sstream>
 
 #include "client/cli/session.h"
+#include "search/journal.h"
 
 namespace tilewright::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kConnectTimeout{5'000}, kTransferTimeout{60'000};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+Result<std::string> exported_lines(protocol::Channel& daemon, const protocol::Message& request) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, daemon.call(request, kTransferTimeout));
+  auto* exported = std::get_if<protocol::Exported>(&answer.message);
+  if (!exported)
+    return fail(ErrorCode::kCorrupt, fmt::format("the daemon answered {} with another frame",
+                                                 protocol::name_of(request)));
+  if (exported->bytes == 0) return std::string();
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto mapping,
+                              protocol::MappedFile::map(answer.file, exported->bytes));
+  return std::string(mapping.bytes());
+}
 
 }  // namespace
 
@@ -106,14 +119,27 @@ Result<cache::StoreStatistics> CacheAccess::statistics() {
   return statistics;
 }
 
+Result<std::vector<search::FailedTrial>> CacheAccess::failed_trials(const std::string& prefix) {
+  if (!daemon_) return search::failed_trials(*store_, prefix);
+  TILEWRIGHT_ASSIGN_OR_RETURN(const std::string lines,
+                              exported_lines(*daemon_, protocol::ListTrials{prefix}));
+  return search::parse_failed_trials(lines);
+}
+
+Result<search::CandidateReport> CacheAccess::trial(const std::string& id) {
+  if (!daemon_) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(const auto stored, store_->trial(id));
+    if (!stored) return fail(ErrorCode::kNotFound, fmt::format("no trial {} is known", id));
+    return search::parse_trial_body(stored->body);
+  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, daemon_->call(protocol::GetTrial{id}, kTransferTimeout));
+  auto* trial = std::get_if<protocol::TrialBody>(&answer.message);
+  if (!trial) return fail(ErrorCode::kCorrupt, "the daemon answered get_trial with another frame");
+  return search::parse_trial_body(trial->body);
+}
+
 Result<std::string> daemon_export(protocol::Channel& daemon) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto answer, daemon.call(protocol::Export{}, kTransferTimeout));
-  auto* exported = std::get_if<protocol::Exported>(&answer.message);
-  if (!exported)
-    return fail(ErrorCode::kCorrupt, "the daemon answered an export with another frame");
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto mapping,
-                              protocol::MappedFile::map(answer.file, exported->bytes));
-  return std::string(mapping.bytes());
+  return exported_lines(daemon, protocol::Export{});
 }
 
 }  // namespace tilewright::cli

@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cache/store.h"
 #include "daemon/protocol/channel.h"
+#include "search/failed_trials.h"
 
 namespace tilewright::cli {
 
@@ -19,6 +21,8 @@ class CacheAccess {
   static Result<CacheAccess> for_writing(const Session& session);
   /// For reading: the store, or what the daemon exports into one in memory.
   static Result<CacheAccess> for_reading(const Session& session);
+  /// For what either is asked, as below.
+  static Result<CacheAccess> open(const Session& session);
 
   cache::Store& store() { return *store_; }
   /// Set where a daemon owns the cache.
@@ -28,10 +32,12 @@ class CacheAccess {
   Result<cache::ImportCounts> import(std::istream& in, const std::string& file,
                                      const Digest& generator);
   Result<cache::StoreStatistics> statistics();
+  /// Those whose id begins so.
+  Result<std::vector<search::FailedTrial>> failed_trials(const std::string& prefix);
+  /// Whole, with what a replay needs. Errors: kNotFound.
+  Result<search::CandidateReport> trial(const std::string& id);
 
  private:
-  static Result<CacheAccess> open(const Session& session);
-
   std::unique_ptr<cache::Store> store_;
   std::optional<protocol::Channel> daemon_;
 };

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "client/cli/cache_access.h"
 #include "client/cli/print_json.h"
 #include "client/cli/session.h"
 #include "search/candidates.h"
-#include "search/journal.h"
 #include "search/measure/bundle.h"
 #include "search/measure/measurer.h"
 #include "search/measure/trial_json.h"
@@ -35,11 +35,6 @@ struct ReproFlags {
   fs::path out;
 };
 
-struct FailedTrial {
-  std::string id;
-  search::CandidateReport report;
-};
-
 Result<void> write(const fs::path& path, std::string_view text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
@@ -58,25 +53,13 @@ Result<std::string> read(const fs::path& path) {
   return text.str();
 }
 
-/// Those whose id begins so; "": all of them.
-Result<std::vector<FailedTrial>> failed_trials(const Session& session, const std::string& prefix) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto store, session.store());
-  std::vector<FailedTrial> found;
-  TILEWRIGHT_TRY(store->each_trial([&](const cache::StoredTrial& trial) {
-    if (!trial.id.starts_with(prefix)) return true;
-    auto report = search::parse_trial_body(trial.body);
-    if (report && report->failure) found.push_back({trial.id, std::move(*report)});
-    return true;
-  }));
-  return found;
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 Result<void> list(Session& session) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(const auto trials, failed_trials(session, ""));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto cache, CacheAccess::open(session));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const auto trials, cache.failed_trials(""));
   json all = json::array();
-  for (const auto& [id, report] : trials) {
+  for (const auto& [id, report, has_replay] : trials) {
     const Error& failure = *report.failure;
     if (session.options.json) {
       all.push_back({{"id", id},
@@ -84,7 +67,7 @@ Result<void> list(Session& session) {
                      {"config", report.config},
                      {"reason", to_string(failure.code)},
                      {"message", failure.message},
-                     {"replay", !report.replay.empty()}});
+                     {"replay", has_replay}});
     } else {
       std::cout << fmt::format("{} {} {}: {}\n", id.substr(0, search::kShownId), report.family,
                                to_string(failure.code), printable(first_line(failure.message)));
@@ -95,9 +78,18 @@ Result<void> list(Session& session) {
   return {};
 }
 
-Result<FailedTrial> find(const Session& session, const std::string& id) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto trials, failed_trials(session, id));
-  if (trials.size() == 1) return std::move(trials.front());
+/// Whole.
+Result<search::FailedTrial> find(const Session& session, const std::string& id) {
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto cache, CacheAccess::open(session));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto trials, cache.failed_trials(id));
+  if (trials.size() == 1) {
+    search::FailedTrial& trial = trials.front();
+    TILEWRIGHT_ASSIGN_OR_RETURN(trial.report, cache.trial(trial.id));
+    // A tune may have run it again meanwhile.
+    if (!trial.report.failure)
+      return fail(ErrorCode::kNotFound, fmt::format("trial {} does not fail any more", trial.id));
+    return std::move(trial);
+  }
   return fail(
       ErrorCode::kNotFound,
       fmt::format("{} failed trials begin with '{}', expected one; `tilewright repro` alone "
@@ -120,7 +112,8 @@ Result<void> write_bundle(const fs::path& folder, const search::Replay& replay,
   return search::write_bundle(folder / kBundle, info, std::vector{search::BundleTrial{trial, ""}});
 }
 
-Result<void> write_folder(Session& session, const FailedTrial& trial, const fs::path& folder) {
+Result<void> write_folder(Session& session, const search::FailedTrial& trial,
+                          const fs::path& folder) {
   if (trial.report.replay.empty())
     return fail(ErrorCode::kUnsupported,
                 fmt::format("trial {} was recorded without what a replay needs: tune --fresh, to "
@@ -160,7 +153,7 @@ Result<void> write_folder(Session& session, const FailedTrial& trial, const fs::
 }
 
 Result<void> make(Session& session, const ReproFlags& flags) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(const FailedTrial trial, find(session, flags.what));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const search::FailedTrial trial, find(session, flags.what));
   const fs::path folder =
       flags.out.empty() ? fs::path("repro-" + trial.id.substr(0, search::kShownId)) : flags.out;
   TILEWRIGHT_TRY(write_folder(session, trial, folder));

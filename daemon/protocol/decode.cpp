@@ -110,6 +110,9 @@ Message read(const wire::Imported& m) {
 Message read(const wire::Ping&) { return Ping{}; }
 Message read(const wire::Done&) { return Done{}; }
 Message read(const wire::Shutdown&) { return Shutdown{}; }
+Message read(const wire::ListTrials& m) { return ListTrials{text_of(m.prefix())}; }
+Message read(const wire::GetTrial& m) { return GetTrial{text_of(m.id())}; }
+Message read(const wire::TrialBody& m) { return TrialBody{text_of(m.body())}; }
 
 }  // namespace
 
@@ -117,10 +120,10 @@ std::string_view to_string(Source source) { return source == Source::kHit ? "hit
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {
-      "hello",      "welcome",     "failure",    "get",     "plan",     "subscribe",
-      "subscribed", "unsubscribe", "better",     "tune",    "progress", "tuned",
-      "cancel",     "stats",       "statistics", "export",  "exported", "import",
-      "imported",   "ping",        "done",       "shutdown"};
+      "hello",       "welcome",     "failure",   "get",       "plan",     "subscribe", "subscribed",
+      "unsubscribe", "better",      "tune",      "progress",  "tuned",    "cancel",    "stats",
+      "statistics",  "export",      "exported",  "import",    "imported", "ping",      "done",
+      "shutdown",    "list_trials", "get_trial", "trial_body"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }
@@ -180,6 +183,9 @@ Result<Message> decode_body(std::string_view body) {
     TILEWRIGHT_READ(Ping);
     TILEWRIGHT_READ(Done);
     TILEWRIGHT_READ(Shutdown);
+    TILEWRIGHT_READ(ListTrials);
+    TILEWRIGHT_READ(GetTrial);
+    TILEWRIGHT_READ(TrialBody);
 #undef TILEWRIGHT_READ
     case wire::Body::NONE:
       return fail(ErrorCode::kCorrupt, "frame has no body");

@@ -113,6 +113,13 @@ auto write(Builder& b, const Imported& m) {
 auto write(Builder& b, const Ping&) { return wire::CreatePing(b); }
 auto write(Builder& b, const Done&) { return wire::CreateDone(b); }
 auto write(Builder& b, const Shutdown&) { return wire::CreateShutdown(b); }
+auto write(Builder& b, const ListTrials& m) {
+  return wire::CreateListTrials(b, b.CreateString(m.prefix));
+}
+auto write(Builder& b, const GetTrial& m) { return wire::CreateGetTrial(b, b.CreateString(m.id)); }
+auto write(Builder& b, const TrialBody& m) {
+  return wire::CreateTrialBody(b, b.CreateString(m.body));
+}
 
 static_assert(std::variant_size_v<Message> == std::size_t(wire::Body::MAX));
 

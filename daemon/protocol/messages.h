@@ -160,10 +160,22 @@ struct Ping {};
 struct Done {};
 struct Shutdown {};
 
+/// Trials that failed and whose id begins so: Exported, JSON lines as search::to_lines writes them.
+struct ListTrials {
+  std::string prefix;
+};
+struct GetTrial {
+  std::string id;
+};
+struct TrialBody {
+  std::string body;  ///< as search::trial_body writes it
+};
+
 /// In the order of the union in frames.fbs.
-using Message = std::variant<Hello, Welcome, Failure, Get, Plan, Subscribe, Subscribed, Unsubscribe,
-                             Better, Tune, Progress, Tuned, Cancel, Stats, Statistics, Export,
-                             Exported, Import, Imported, Ping, Done, Shutdown>;
+using Message =
+    std::variant<Hello, Welcome, Failure, Get, Plan, Subscribe, Subscribed, Unsubscribe, Better,
+                 Tune, Progress, Tuned, Cancel, Stats, Statistics, Export, Exported, Import,
+                 Imported, Ping, Done, Shutdown, ListTrials, GetTrial, TrialBody>;
 
 /// "get", "tune", ...: as messages of errors name them.
 std::string_view name_of(const Message& message);

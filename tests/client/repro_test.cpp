@@ -1,6 +1,7 @@
 // A failed trial, from a tune with a planted error to the folder that shows it, and mended there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -40,6 +41,12 @@ class Repro : public testing::Test {
     std::ofstream(folder_ / path) << text.replace(at, from.size(), to);
   }
 
+  void plant_wrong_sum() const {
+    plant("templates/kernels/simt_gemm.cuh",
+          "sum = scalar::fma(a.get(i, step), b.get(j, step), sum);",
+          "if (k + step != 5) sum = scalar::fma(a.get(i, step), b.get(j, step), sum);");
+  }
+
   /// The exit code, and standard output.
   std::pair<int, std::string> sh(const std::string& command) const {
     const std::string line =
@@ -75,9 +82,7 @@ class Repro : public testing::Test {
 };
 
 TEST_F(Repro, ShowsAWrongResultAgainUntilItIsMended) {
-  plant("templates/kernels/simt_gemm.cuh",
-        "sum = scalar::fma(a.get(i, step), b.get(j, step), sum);",
-        "if (k + step != 5) sum = scalar::fma(a.get(i, step), b.get(j, step), sum);");
+  plant_wrong_sum();
   const json failures = tune();
   ASSERT_FALSE(failures.empty());
   EXPECT_EQ(failures[0].at("reason"), "wrong_result");
@@ -114,6 +119,35 @@ TEST_F(Repro, ShowsAWrongResultAgainUntilItIsMended) {
   const auto [mended, result] = sh("wrong/run.sh");
   EXPECT_EQ(mended, 0);
   EXPECT_THAT(result, HasSubstr("it does not fail"));
+}
+
+TEST_F(Repro, SaysTheSameBesideADaemon) {
+  plant_wrong_sum();
+  const json failures = tune();
+  ASSERT_FALSE(failures.empty());
+  const std::string id = failures[0].at("trial").get<std::string>().substr(0, 12);
+  const auto list = sh(repro("")), json_list = sh(repro("--json"));
+  const auto unknown = sh(repro("0123 --json"));
+  ASSERT_EQ(list.first, 0);
+  const auto made = sh(repro(id + " --out alone"));
+  ASSERT_EQ(made.first, 0) << made.second;
+
+  const auto [started, text] = sh(TILEWRIGHT_BINARY_DIR
+                                  "/bin/tilewrightd --background --log-level warning --device "
+                                  "virtual:h200");
+  int daemon = 0;
+  ASSERT_EQ(sscanf(text.c_str(), "tilewrightd: process %d", &daemon), 1) << started << text;
+  EXPECT_EQ(sh(repro("")), list);
+  EXPECT_EQ(sh(repro("--json")), json_list);
+  EXPECT_EQ(sh(repro("0123 --json")), unknown);
+  const auto beside = sh(repro(id + " --out beside"));
+  EXPECT_EQ(beside.first, 0) << beside.second;
+  EXPECT_EQ(sh("diff -r alone beside"), std::pair(0, std::string()));
+  EXPECT_EQ(sh("beside/run.sh").first, 1);
+  // Only the daemon opens the store.
+  EXPECT_EQ(sh(program() + " --no-daemon repro").first, 1);
+  ::kill(daemon, SIGTERM);
+  for (int i = 0; i < 1000 && ::kill(daemon, 0) == 0; ++i) ::usleep(10'000);
 }
 
 TEST_F(Repro, KeepsTheLogOfWhatDoesNotCompile) {

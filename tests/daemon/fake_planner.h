@@ -65,6 +65,10 @@ class FakePlanner : public Planner {
     return outcome;
   }
 
+  Result<std::string> failed_trials(const std::string& prefix) override {
+    return prefix == failed_prefix ? "{\"id\": 1}\n{\"id\": 2}\n" : "";
+  }
+
   /// What reaches fallback() or the end of tune() waits there until the gate is opened.
   void close_gate() {
     std::lock_guard lock(mutex_);
@@ -100,6 +104,7 @@ class FakePlanner : public Planner {
   std::optional<Error> fallback_error, tune_error;
   std::vector<std::string> last_nearest;
   TuneSettings last_settings;
+  std::string failed_prefix = "ab";  ///< two trials failed whose ids begin so
   bool verified = true;
   std::int64_t reach = 0;  ///< of chosen_for to both sides of the sizes
   int tuned_image = 0;     ///< 0: another one of each tune

@@ -64,7 +64,10 @@ std::vector<Message> all_messages() {
           Imported{20, 21, 22, 23, 24},
           Ping{},
           Done{},
-          Shutdown{}};
+          Shutdown{},
+          ListTrials{"0a1b"},
+          GetTrial{"0a1b2c"},
+          TrialBody{"{\"version\": 2}"}};
 }
 
 TEST(Messages, OfEveryKindComeBackFromTheirBytes) {

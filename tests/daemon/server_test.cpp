@@ -503,6 +503,27 @@ TEST_F(ServerTest, NothingIsWaitedForWhereItIsNotWanted) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
 }
 
+TEST_F(ServerTest, TrialsAreListedByTheirBeginningAndGivenWhole) {
+  server_.start();
+  Channel channel = server_.connect();
+  auto listed = call<protocol::Exported>(channel, protocol::ListTrials{"ab"});
+  EXPECT_EQ(listed.lines, 2u);
+  EXPECT_EQ(value_of(protocol::MappedFile::map(file_, listed.bytes)).bytes(),
+            "{\"id\": 1}\n{\"id\": 2}\n");
+  auto none = call<protocol::Exported>(channel, protocol::ListTrials{"ba"});
+  EXPECT_EQ(none.lines, 0u);
+  EXPECT_EQ(none.bytes, 0u);
+  EXPECT_LT(file_.get(), 0);
+
+  must(server_.store->put_trial({"ab12", "{\"version\": 2}", {}, false}));
+  EXPECT_EQ(call<protocol::TrialBody>(channel, protocol::GetTrial{"ab12"}).body,
+            "{\"version\": 2}");
+  auto unknown = channel.call(protocol::GetTrial{"ab"}, 5s);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(unknown.error().message, "no trial ab is known");
+}
+
 TEST_F(ServerTest, TheCacheGoesOutAndComesIn) {
   server_.start();
   Channel channel = server_.connect();
