@@ -9,8 +9,10 @@
 #include "jit/locations.h"
 #include "search/arm.h"
 #include "search/candidates.h"
+#include "search/journal.h"
 #include "search/partition.h"
 #include "search/record.h"
+#include "search/replay.h"
 
 namespace tilewright::search {
 namespace {
@@ -199,6 +201,24 @@ Result<BundleCandidates> make_candidates(const BundleRequest& request,
   return out;
 }
 
+namespace {
+
+/// As a tune keeps it, with the candidate's id there.
+std::string replay_of(const Trial& measured, const CandidateReport& report,
+                      const TuneRequest& request, const jit::DeviceInfo& device) {
+  Replay replay;
+  replay.trial = measured;
+  replay.trial.id = trial_id(request, device, report.group, report.family, report.config);
+  replay.trial.images.clear();
+  replay.family = report.family;
+  replay.config = report.config;
+  replay.facts = templates::Facts::of_allocation(*measured.op, measured.bindings);
+  replay.device = device;
+  return replay_text(replay);
+}
+
+}  // namespace
+
 Result<std::size_t> import_results(cache::Store& store, const BundleResults& results) {
   std::size_t count = 0;
   for (const BundleOutcome& outcome : results.outcomes) {
@@ -222,6 +242,7 @@ Result<std::size_t> import_results(cache::Store& store, const BundleResults& res
     request.seed = trial.seed;
     request.verify = trial.verify;
     request.measure = trial.measure;
+    if (report.failure) report.replay = replay_of(trial, report, request, results.device);
     TILEWRIGHT_TRY(journal_in(store, request, results.device).journal(report));
     ++count;
   }

@@ -150,6 +150,32 @@ TEST_F(Repro, SaysTheSameBesideADaemon) {
   for (int i = 0; i < 1000 && ::kill(daemon, 0) == 0; ++i) ::usleep(10'000);
 }
 
+TEST_F(Repro, ShowsWhatABundleFoundAsWell) {
+  plant_wrong_sum();
+  const std::string device = " --device virtual:h200 --templates templates";
+  ASSERT_EQ(sh(program() +
+               " bundle make b " TILEWRIGHT_SOURCE_DIR
+               "/configs/operators/linear.yaml --shape M=5,N=48,K=40 --candidates 1" +
+               device)
+                .first,
+            0);
+  ASSERT_EQ(sh(program() + " bundle run b" + device).first, 0);
+  ASSERT_EQ(sh(program() + " --no-daemon bundle import b").first, 0);
+  const json listed = json::parse(sh(repro("--json")).second);
+  std::string id;
+  for (const json& trial : listed) {
+    EXPECT_EQ(trial.at("replay"), true) << trial;
+    if (trial.at("family") == "simt_gemm") id = trial.at("id");
+  }
+  ASSERT_FALSE(id.empty()) << listed;
+  const auto [made, text] = sh(repro(id + " --out wrong"));
+  ASSERT_EQ(made, 0) << text;
+  EXPECT_EQ(json::parse(read("wrong/replay.json")).at("trial").at("id"), id);
+  const auto [failed, why] = sh("wrong/run.sh");
+  EXPECT_EQ(failed, 1);
+  EXPECT_THAT(why, HasSubstr("wrong_result: output 'y' is"));
+}
+
 TEST_F(Repro, KeepsTheLogOfWhatDoesNotCompile) {
   plant("templates/device/tile.cuh", "#pragma once", "#pragma once\n#error planted");
   const json failures = tune();

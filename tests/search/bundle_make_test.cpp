@@ -9,7 +9,10 @@
 #include <string>
 
 #include "fakes.h"
+#include "search/failed_trials.h"
+#include "search/journal.h"
 #include "search/record.h"
+#include "search/replay.h"
 #include "templates/operator/parse.h"
 
 namespace tilewright::search {
@@ -142,6 +145,33 @@ TEST_F(BundleMakeTest, ATuneRecallsWhatABundleMeasured) {
   EXPECT_EQ(report->candidates.size(), bundle->trials().size());
   for (const CandidateReport& candidate : report->candidates)
     EXPECT_TRUE(candidate.recalled) << candidate.family;
+}
+
+TEST_F(BundleMakeTest, WhatFailedInABundleCanBeReplayed) {
+  measurer_.failure = [](const Trial&, const auto&) {
+    return Error{ErrorCode::kWrongResult, "y[0] is 1, expected 2", ""};
+  };
+  ASSERT_TRUE(write_bundle(root_ / "bundle", info_, make().trials));
+  const auto bundle = Bundle::open(root_ / "bundle");
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  ASSERT_TRUE(run_bundle(*bundle, measurer_, {.journal = root_ / "journal"}));
+  const auto results = read_results(*bundle, root_ / "journal");
+  ASSERT_TRUE(results) << results.error().message;
+  const auto store = cache::memory_store();
+  ASSERT_TRUE(import_results(*store, *results));
+  const auto failed = failed_trials(*store, "");
+  ASSERT_TRUE(failed) << failed.error().message;
+  EXPECT_EQ(failed->size(), bundle->trials().size());
+  for (const FailedTrial& trial : *failed) {
+    ASSERT_TRUE(trial.has_replay);
+    const auto whole = parse_trial_body((*store->trial(trial.id))->body);
+    ASSERT_TRUE(whole) << whole.error().message;
+    const auto replay = parse_replay(whole->replay);
+    ASSERT_TRUE(replay) << replay.error().message;
+    EXPECT_EQ(replay->trial.id, trial.id);
+    EXPECT_EQ(replay->config, trial.report.config);
+    EXPECT_EQ(replay->device.key(), measurer_.device().key());
+  }
 }
 
 }  // namespace
