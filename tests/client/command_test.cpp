@@ -346,7 +346,8 @@ TEST_F(CommandBesideADaemon, ASweepIsTunedByTheDaemon) {
   auto swept = run_line(beside("sweep --model " + model.string() +
                                " --tokens 1,3 --tp 1 --budget 2 --device virtual:h200 --json"));
   ASSERT_EQ(swept.code, 0) << swept.out;
-  for (const auto& item : json::parse(swept.out)["items"]) {
+  const json report = json::parse(swept.out);
+  for (const auto& item : report["items"]) {
     EXPECT_EQ(item["state"], "tuned") << item;
     EXPECT_EQ(item["time_kind"], "modelled") << item;
     EXPECT_NE(item["choice"], "") << item;

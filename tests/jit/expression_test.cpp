@@ -2,22 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <map>
-#include <new>
 
-// Counts what this thread allocates, to show that the hot path does not.
-namespace {
-thread_local std::size_t allocations = 0;
-}
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* block = std::malloc(size)) return block;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
-[[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+#include "tests/jit/count_allocations.h"
 
 namespace tilewright::jit {
 namespace {
@@ -198,10 +185,10 @@ TEST(Expression, DoesNotAllocateWhenBound) {
       Expression::parse("ceil_div(M, 128) * min(N, 64, K) + (M % 8 == 0 && x.align >= 16)");
   ASSERT_TRUE(parsed);
   const std::int64_t values[] = {1024, 32, 99, 16};
-  const std::size_t before = allocations;
+  const std::size_t before = testing::allocation_count();
   std::int64_t total = 0;
   for (int i = 0; i < 100; ++i) total += *parsed->evaluate(values);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(testing::allocation_count(), before);
   EXPECT_EQ(total, 100 * (8 * 32 + 1));
 }
 

@@ -123,7 +123,9 @@ CUresult read_attributes(const CUlaunchConfig& config, vgpu::KernelOperation* la
                          Attributes* out) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config.attrs[i].value;
-    switch (config.attrs[i].id) {
+    unsigned id = 0;  // of newer drivers perhaps, hence no value of the enumeration
+    std::memcpy(&id, &config.attrs[i].id, sizeof id);
+    switch (id) {
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         launch->cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
         break;
