@@ -13,6 +13,7 @@
 #include "client/cli/print_json.h"
 #include "client/cli/session.h"
 #include "search/candidates.h"
+#include "search/journal.h"
 #include "search/measure/bundle.h"
 #include "search/measure/measurer.h"
 #include "search/measure/trial_json.h"
