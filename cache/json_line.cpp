@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kFormat = "tilewright-cache";
-constexpr int kLinesVersion = 2;
+constexpr int kLinesVersion = 3;
 /// Of brackets in brackets. Ours have seven; a reader that recurses needs a stack for each.
 constexpr int kMaxDepth = 64;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace tilewright::cache {
@@ -47,6 +48,19 @@ bool same_but_for_ranges(jit::Plan a, jit::Plan b) {
   return a == b;
 }
 
+/// Of two entries, the lesser serves: whatever is of the wanted conditions; then nearer sizes; then
+/// fewer differences.
+using Preference = std::tuple<bool, double, int>;
+Preference preference(const Evidence& evidence, const templates::Bindings& bindings,
+                      const jit::Conditions& wanted) {
+  int differences = jit::differences(evidence.conditions, wanted);
+  return {differences > 0, distance(evidence.sizes, bindings), differences};
+}
+
+bool are_rivals(const Evidence& a, const Evidence& b) {
+  return a.sizes == b.sizes && a.conditions == b.conditions;
+}
+
 void add_images(const jit::Plan& plan, std::vector<Digest>& images) {
   for (const jit::PlanLaunch& launch : plan.launches) {
     if (std::find(images.begin(), images.end(), launch.image) == images.end())
@@ -56,15 +70,29 @@ void add_images(const jit::Plan& plan, std::vector<Digest>& images) {
 
 }  // namespace
 
-const Entry* Record::find(const templates::Bindings& bindings) const {
+double Evidence::cost() const {
+  switch (conditions.objective) {
+    case jit::Objective::kLatency:
+    case jit::Objective::kThroughput:
+      break;
+    case jit::Objective::kTail:
+      return p99_us;
+    case jit::Objective::kEnergy:
+      return energy_uj;
+  }
+  return time_us;
+}
+
+const Entry* Record::find(const templates::Bindings& bindings,
+                          const jit::Conditions& wanted) const {
   const Entry* best = nullptr;
-  double best_distance = 0;
+  Preference best_preference;
   for (const Entry& entry : entries) {
     if (!holds(entry.plan.chosen_for, bindings)) continue;
-    double here = distance(entry.evidence.sizes, bindings);
-    if (best && here >= best_distance) continue;
+    Preference here = preference(entry.evidence, bindings, wanted);
+    if (best && here >= best_preference) continue;
     best = &entry;
-    best_distance = here;
+    best_preference = here;
   }
   return best;
 }
@@ -80,25 +108,27 @@ std::optional<Probe> measured_at(const Evidence& evidence, const templates::Bind
 bool displaces(const Entry& found, const Entry& known) {
   const Evidence& a = found.evidence;
   const Evidence& b = known.evidence;
+  if (a.conditions != b.conditions) return false;
   if (a.modelled != b.modelled) return b.modelled;
   if (a.nvrtc_version != b.nvrtc_version) return true;
   if (same_but_for_ranges(found.plan, known.plan)) {
     auto knows = [](const Evidence& e) { return std::pair(e.probes.size(), e.tried); };
     if (knows(a) != knows(b)) return knows(a) > knows(b);
   }
-  return a.time_us < b.time_us;
+  return a.cost() < b.cost();
 }
 
-const Entry* Record::nearest(const templates::Bindings& bindings) const {
+const Entry* Record::nearest(const templates::Bindings& bindings,
+                             const jit::Conditions& wanted) const {
   const Entry* best = nullptr;
-  // Of several that hold, the one that find() would choose.
-  std::pair<double, double> best_distance;
+  // Sizes first: a config depends on them far more than on how it is measured.
+  std::pair<double, Preference> best_preference;
   for (const Entry& entry : entries) {
     std::pair here(distance(entry.plan.chosen_for, bindings),
-                   distance(entry.evidence.sizes, bindings));
-    if (!best || here < best_distance) {
+                   preference(entry.evidence, bindings, wanted));
+    if (!best || here < best_preference) {
       best = &entry;
-      best_distance = here;
+      best_preference = here;
     }
   }
   return best;
@@ -106,13 +136,13 @@ const Entry* Record::nearest(const templates::Bindings& bindings) const {
 
 const Entry* Record::rival(const Entry& entry) const {
   for (const Entry& known : entries)
-    if (known.evidence.sizes == entry.evidence.sizes) return &known;
+    if (are_rivals(known.evidence, entry.evidence)) return &known;
   return nullptr;
 }
 
 void Record::put(Entry entry) {
   for (Entry& known : entries) {
-    if (known.evidence.sizes == entry.evidence.sizes) {
+    if (are_rivals(known.evidence, entry.evidence)) {
       known = std::move(entry);
       return;
     }
@@ -121,8 +151,7 @@ void Record::put(Entry entry) {
 }
 
 bool Record::offer(Entry entry) {
-  for (const Entry& known : entries)
-    if (known.evidence.sizes == entry.evidence.sizes && !displaces(entry, known)) return false;
+  if (const Entry* known = rival(entry); known && !displaces(entry, *known)) return false;
   put(std::move(entry));
   return true;
 }

@@ -44,14 +44,28 @@ flatbuffers::Offset<wire::Evidence> write(Builder& builder, const Evidence& evid
   auto nvrtc = builder.CreateString(evidence.nvrtc_version);
   auto created = builder.CreateString(evidence.created);
   auto host = builder.CreateString(evidence.host);
-  return wire::CreateEvidence(builder, evidence.time_us, evidence.spread_us, evidence.modelled,
-                              evidence.verified, evidence.baseline_us, evidence.margin, baseline,
-                              evidence.seed, evidence.tried, evidence.failed, driver, nvrtc,
-                              created, host, sizes, probe_table);
+  return wire::CreateEvidence(
+      builder, evidence.time_us, evidence.spread_us, evidence.modelled, evidence.verified,
+      evidence.baseline_us, evidence.margin, baseline, evidence.seed, evidence.tried,
+      evidence.failed, driver, nvrtc, created, host, sizes, probe_table,
+      std::uint8_t(evidence.conditions.objective), evidence.conditions.graph,
+      evidence.conditions.warm_l2, evidence.p99_us, evidence.energy_uj, evidence.launch_overhead_us,
+      evidence.sm_clock_mhz, evidence.temperature_c);
 }
 
-Evidence read(const wire::Evidence& stored) {
+Result<Evidence> read(const wire::Evidence& stored) {
   Evidence evidence;
+  auto objective = jit::objective_numbered(stored.objective());
+  if (!objective) {
+    return fail(ErrorCode::kCorrupt,
+                "record has objective " + std::to_string(stored.objective()) + ", expected 1 to 4");
+  }
+  evidence.conditions = {*objective, stored.graph(), stored.warm_l2()};
+  evidence.p99_us = stored.p99_us();
+  evidence.energy_uj = stored.energy_uj();
+  evidence.launch_overhead_us = stored.launch_overhead_us();
+  evidence.sm_clock_mhz = stored.sm_clock_mhz();
+  evidence.temperature_c = stored.temperature_c();
   evidence.time_us = stored.time_us();
   evidence.spread_us = stored.spread_us();
   evidence.modelled = stored.modelled();
@@ -94,7 +108,7 @@ Result<Entry> read(const wire::Entry& stored) {
   }
   if (stored.groups())
     for (const flatbuffers::String* group : *stored.groups()) entry.groups.push_back(group->str());
-  entry.evidence = read(*stored.evidence());
+  TILEWRIGHT_ASSIGN_OR_RETURN(entry.evidence, read(*stored.evidence()));
   return entry;
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/record.h"
+#include "jit/conditions_json.h"
 #include "jit/plan_json.h"
 
 namespace tilewright::cache {
@@ -19,6 +20,7 @@ json to_json(const Evidence& evidence) {
                       {"spread_us", probe.spread_us},
                       {"baseline_us", probe.baseline_us}});
   return {{"sizes", evidence.sizes},
+          {"conditions", jit::to_json(evidence.conditions)},
           {"probes", std::move(probes)},
           {"time_us", evidence.time_us},
           {"spread_us", evidence.spread_us},
@@ -27,6 +29,11 @@ json to_json(const Evidence& evidence) {
           {"baseline_us", evidence.baseline_us},
           {"margin", evidence.margin},
           {"baseline", evidence.baseline},
+          {"p99_us", evidence.p99_us},
+          {"energy_uj", evidence.energy_uj},
+          {"launch_overhead_us", evidence.launch_overhead_us},
+          {"sm_clock_mhz", evidence.sm_clock_mhz},
+          {"temperature_c", evidence.temperature_c},
           {"seed", evidence.seed},
           {"tried", evidence.tried},
           {"failed", evidence.failed},
@@ -152,9 +159,25 @@ void read_plan(const json* object, const std::string& path, Error* error, jit::P
   }
 }
 
+void read_conditions(const Reader& from, jit::Conditions& conditions) {
+  std::string objective;
+  from.read("objective", objective);
+  from.read("graph", conditions.graph);
+  from.read("warm_l2", conditions.warm_l2);
+  if (from.failed()) return;
+  if (auto named = jit::objective_named(objective)) {
+    conditions.objective = *named;
+  } else {
+    from.refuse(from.join("objective"), objective, "latency, throughput, p99 or energy");
+  }
+}
+
 void read_evidence(const Reader& from, Evidence& evidence) {
   std::string kind;
   from.read("sizes", evidence.sizes);
+  if (const json* conditions = from.field("conditions"))
+    read_conditions(Reader(*conditions, from.join("conditions"), from.error()),
+                    evidence.conditions);
   if (const json* probes = from.array("probes")) {
     for (const json& one : *probes) {
       Probe& probe = evidence.probes.emplace_back();
@@ -173,6 +196,11 @@ void read_evidence(const Reader& from, Evidence& evidence) {
   from.read("baseline_us", evidence.baseline_us);
   from.read("margin", evidence.margin);
   from.read("baseline", evidence.baseline);
+  from.read("p99_us", evidence.p99_us);
+  from.read("energy_uj", evidence.energy_uj);
+  from.read("launch_overhead_us", evidence.launch_overhead_us);
+  from.read("sm_clock_mhz", evidence.sm_clock_mhz);
+  from.read("temperature_c", evidence.temperature_c);
   from.read("seed", evidence.seed);
   from.read("tried", evidence.tried);
   from.read("failed", evidence.failed);

@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "cache/wished.h"
+
 namespace tilewright::client {
 
 Result<std::unique_ptr<BundleSource>> BundleSource::open(const std::filesystem::path& file,
@@ -19,6 +21,7 @@ Result<std::unique_ptr<BundleSource>> BundleSource::open(const std::filesystem::
 Result<PlanSource::Answer> BundleSource::get(const Request& request, const std::vector<Digest>&) {
   cache::Key key = cache::Key::of(*request.op, device_);
   TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_->get(key));
+  const jit::Wishes& wishes = request.problem.wishes;
   const cache::Entry* entry = nullptr;
   templates::Bindings bindings;
   if (record && !record->entries.empty()) {
@@ -27,7 +30,7 @@ Result<PlanSource::Answer> BundleSource::get(const Request& request, const std::
     const auto& sizes = request.problem.sizes;
     for (std::size_t i = 0; i < dimensions.size() && i < sizes.size(); ++i)
       bindings[dimensions[i]] = sizes[i];
-    entry = record->find(bindings);
+    TILEWRIGHT_ASSIGN_OR_RETURN(entry, cache::find_wished(*record, bindings, wishes));
   }
   if (!entry) {
     return fail(ErrorCode::kNotFound,
@@ -37,7 +40,9 @@ Result<PlanSource::Answer> BundleSource::get(const Request& request, const std::
   Answer answer;
   answer.plan.problem = key.problem;
   answer.plan.plan_version = 1;
-  answer.plan.source = protocol::Source::kHit;
+  answer.plan.conditions = entry->evidence.conditions;
+  answer.plan.source =
+      wishes.met_by(entry->evidence.conditions) ? protocol::Source::kHit : protocol::Source::kOther;
   answer.plan.verified = entry->evidence.verified;
   answer.plan.modelled = entry->evidence.modelled;
   if (auto point = cache::measured_at(entry->evidence, bindings)) {

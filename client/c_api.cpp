@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "client/runtime.h"
 #include "client/tilewright.h"
@@ -66,6 +67,11 @@ tl::unexpected<Error> null(const char* name) {
   return fail(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
 }
 
+/// Of tw_options: 0 says nothing.
+std::optional<bool> wish_of(int value) {
+  return value == 0 ? std::nullopt : std::optional<bool>(value > 0);
+}
+
 std::string text_of(const char* text) { return text ? text : ""; }
 
 }  // namespace
@@ -95,6 +101,7 @@ int tw_client_open(const tw_options* given, tw_client** client) {
     wanted.daemon.cache = text_of(options.cache);
     wanted.daemon.user = options.daemon_uid;
     wanted.start_daemon = options.no_start == 0;
+    wanted.wishes = {text_of(options.objective), wish_of(options.graph), wish_of(options.warm_l2)};
     if (options.timeout_ms != 0) wanted.timeout = std::chrono::milliseconds(options.timeout_ms);
     TILEWRIGHT_ASSIGN_OR_RETURN(auto runtime, Runtime::open(std::move(wanted)));
     *client = new tw_client{std::move(runtime)};
@@ -169,6 +176,12 @@ int tw_plan_get_info(const tw_plan* plan, tw_plan_info* info) {
     full.baseline_us = version.answer.baseline_us;
     full.workspace_bytes = version.workspace_bytes;
     full.launches = version.wide->plan().launches.size();
+    full.objective = "";
+    if (const auto& conditions = version.answer.conditions) {
+      full.objective = jit::to_string(conditions->objective).data();  // of a table of literals
+      full.graph = conditions->graph;
+      full.warm_l2 = conditions->warm_l2;
+    }
     std::memcpy(info, &full, std::min(info->size, sizeof full));
     return {};
   });

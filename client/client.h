@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ struct Options {
   bool start_daemon = true;
   std::uint32_t timeout_ms = 0;
   std::uint32_t daemon_uid = 0;
+  std::string objective;               ///< empty: as the daemon is configured
+  std::optional<bool> graph, warm_l2;  ///< likewise
 };
 
 struct Tensor {
@@ -121,6 +124,7 @@ class Operator {
 class Client {
  public:
   static Result<Client> open(const Options& options = {}) {
+    auto wish = [](std::optional<bool> value) { return !value ? 0 : *value ? 1 : -1; };
     auto text = [](const std::string& value) { return value.empty() ? nullptr : value.c_str(); };
     tw_options raw{};
     raw.size = sizeof raw;
@@ -132,6 +136,9 @@ class Client {
     raw.no_start = options.start_daemon ? 0 : 1;
     raw.timeout_ms = options.timeout_ms;
     raw.daemon_uid = options.daemon_uid;
+    raw.objective = text(options.objective);
+    raw.graph = wish(options.graph);
+    raw.warm_l2 = wish(options.warm_l2);
     tw_client* client = nullptr;
     if (int code = tw_client_open(&raw, &client)) return last_error(code);
     return Client(client);

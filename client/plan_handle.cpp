@@ -28,17 +28,18 @@ class PlanHandle::Watch final : public Watcher {
 };
 
 PlanHandle::PlanHandle(const OperatorHandle& op, std::vector<std::int64_t> sizes,
-                       PlanSource& source, ModuleCache& modules,
+                       const jit::Wishes& wishes, PlanSource& source, ModuleCache& modules,
                        std::shared_ptr<const jit::Context> context)
     : op_(op),
       key_{&op, std::move(sizes)},
+      wishes_(wishes),
       source_(source),
       modules_(modules),
       context_(std::move(context)),
       watch_(std::make_shared<Watch>()) {}
 
 Request PlanHandle::request() const {
-  return {&op_.op, {op_.text, key_.sizes, context_->device().key()}};
+  return {&op_.op, {op_.text, key_.sizes, context_->device().key(), wishes_}};
 }
 
 Result<std::shared_ptr<const PlanVersion>> PlanHandle::fetch() {

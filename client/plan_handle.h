@@ -40,8 +40,9 @@ struct PreparedPlan {
 /// Thread-safe.
 class PlanHandle {
  public:
-  PlanHandle(const OperatorHandle& op, std::vector<std::int64_t> sizes, PlanSource& source,
-             ModuleCache& modules, std::shared_ptr<const jit::Context> context);
+  /// `wishes`: what its plans are to be best under.
+  PlanHandle(const OperatorHandle& op, std::vector<std::int64_t> sizes, const jit::Wishes& wishes,
+             PlanSource& source, ModuleCache& modules, std::shared_ptr<const jit::Context> context);
 
   const PlanKey& key() const { return key_; }
   /// Asks for the plan and takes it into use. Before anything else; not again once it succeeded.
@@ -64,6 +65,7 @@ class PlanHandle {
 
   const OperatorHandle& op_;
   const PlanKey key_;
+  const jit::Wishes wishes_;
   PlanSource& source_;
   ModuleCache& modules_;
   const std::shared_ptr<const jit::Context> context_;

@@ -42,6 +42,8 @@ Result<templates::Overrides> read_parameters(const std::string& text) {
 }  // namespace
 
 Result<std::unique_ptr<Runtime>> Runtime::open(RuntimeOptions options) {
+  if (auto known = options.wishes.over({}); !known)
+    return fail(with_context(known.error(), "options"));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto context, open_device(options.daemon.device));
   std::unique_ptr<PlanSource> source;
   if (!options.bundle.empty()) {
@@ -51,11 +53,16 @@ Result<std::unique_ptr<Runtime>> Runtime::open(RuntimeOptions options) {
     if (daemon.program.socket.empty()) daemon.program.socket = protocol::default_socket();
     TILEWRIGHT_ASSIGN_OR_RETURN(source, DaemonSource::open(std::move(daemon)));
   }
-  return std::make_unique<Runtime>(std::move(context), std::move(source));
+  return std::make_unique<Runtime>(std::move(context), std::move(source),
+                                   std::move(options.wishes));
 }
 
-Runtime::Runtime(std::shared_ptr<const jit::Context> context, std::unique_ptr<PlanSource> source)
-    : context_(std::move(context)), source_(std::move(source)), modules_(*context_) {}
+Runtime::Runtime(std::shared_ptr<const jit::Context> context, std::unique_ptr<PlanSource> source,
+                 jit::Wishes wishes)
+    : context_(std::move(context)),
+      source_(std::move(source)),
+      wishes_(std::move(wishes)),
+      modules_(*context_) {}
 
 Result<const OperatorHandle*> Runtime::load(const std::string& yaml, const std::string& file,
                                             const std::string& parameters) {
@@ -79,8 +86,9 @@ Result<PlanHandle*> Runtime::open_plan(const OperatorHandle* op,
                 fmt::format("{} sizes, expected {}: one per dynamic dimension of {}", sizes.size(),
                             op->op.dimensions.size(), op->op.name));
   }
-  auto handle = std::make_unique<PlanHandle>(
-      *op, std::vector<std::int64_t>(sizes.begin(), sizes.end()), *source_, modules_, context_);
+  auto handle =
+      std::make_unique<PlanHandle>(*op, std::vector<std::int64_t>(sizes.begin(), sizes.end()),
+                                   wishes_, *source_, modules_, context_);
   TILEWRIGHT_TRY(handle->open());
   std::lock_guard lock(mutex_);
   PlanHandle* known = plans_.insert(handle.get());

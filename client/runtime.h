@@ -18,6 +18,7 @@ struct RuntimeOptions {
   std::filesystem::path bundle;  ///< empty: a daemon is asked
   DaemonProgram daemon;          ///< its device is this process's too
   bool start_daemon = true;
+  jit::Wishes wishes;  ///< what its plans are to be best under
   std::chrono::milliseconds timeout{60'000};
 };
 
@@ -26,7 +27,8 @@ class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> open(RuntimeOptions options);
   /// With a device and a source of the caller's choice.
-  Runtime(std::shared_ptr<const jit::Context> context, std::unique_ptr<PlanSource> source);
+  Runtime(std::shared_ptr<const jit::Context> context, std::unique_ptr<PlanSource> source,
+          jit::Wishes wishes);
 
   const jit::DeviceInfo& device() const { return context_->device(); }
   Result<const OperatorHandle*> load(const std::string& yaml, const std::string& file,
@@ -42,6 +44,7 @@ class Runtime {
 
   const std::shared_ptr<const jit::Context> context_;
   const std::unique_ptr<PlanSource> source_;
+  const jit::Wishes wishes_;
   ModuleCache modules_;
   PlanTable<PlanHandle> plans_;
 

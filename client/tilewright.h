@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 #define TW_API __attribute__((visibility("default")))
-#define TW_VERSION 1 /* of this interface: raised when something is added */
+#define TW_VERSION 2 /* of this interface: raised when something is added */
 
 /* Never renumbered. */
 enum {
@@ -72,6 +72,11 @@ typedef struct tw_options {
   int no_start;        /* nonzero: start no daemon */
   uint32_t timeout_ms; /* of one answer; 0: 60 000. A first plan may have to be compiled */
   uint32_t daemon_uid; /* a user whose daemon is believed, beside one's own and root's; 0: none */
+  /* How this process launches plans, and what they are to be best at. Since version 2. */
+  const char*
+      objective; /* "latency", "throughput", "p99", "energy"; NULL: as the daemon is configured */
+  int graph;     /* 1: replays of a captured graph; -1: launches on a stream; 0: as configured */
+  int warm_l2;   /* 1: what the launch before left in L2 counts; -1: L2 is cold; 0: as configured */
 } tw_options;
 
 /* `options` may be NULL. Starts a daemon where none listens. Errors: TW_NOT_FOUND; TW_PERMISSION: it is
@@ -110,7 +115,9 @@ typedef struct tw_plan tw_plan;
 TW_API int tw_plan_get(tw_client* client, const tw_operator* op, const int64_t* sizes, size_t count,
                        tw_plan** plan);
 
-enum { TW_SOURCE_HIT = 1, TW_SOURCE_FALLBACK = 2 };
+/* TW_SOURCE_OTHER: tuned, and being tuned once more, since it was under other conditions than those
+ * that were asked for: tw_plan_info says which. */
+enum { TW_SOURCE_HIT = 1, TW_SOURCE_FALLBACK = 2, TW_SOURCE_OTHER = 3 };
 
 typedef struct tw_plan_info {
   size_t size;              /* sizeof(tw_plan_info), set by the caller */
@@ -122,6 +129,10 @@ typedef struct tw_plan_info {
   double baseline_us;       /* of the unfused defaults; 0: not measured at these sizes */
   uint64_t workspace_bytes; /* at these sizes */
   size_t launches;          /* kernels */
+  /* What it was tuned under, and its times were taken; objective "": it was not tuned. Since version 2. */
+  const char* objective; /* "latency", ... */
+  int graph;             /* nonzero: replays of a captured graph; else launches on a stream */
+  int warm_l2;           /* nonzero: warm; else cold */
 } tw_plan_info;
 
 TW_API int tw_plan_get_info(const tw_plan* plan, tw_plan_info* info);

@@ -227,6 +227,12 @@ Result<Config> Config::parse(const std::string& yaml, const std::string& file) {
     tune.one_of("when", config.tune.when, {"never", "idle", "always"});
     tune.time("patience", config.tune.patience_s);
     tune.size("memory", config.tune.memory_bytes);
+    std::string objective = "latency";
+    tune.one_of("objective", objective, {"latency", "throughput", "p99", "energy"});
+    config.tune.conditions.objective =
+        jit::objective_named(objective).value_or(config.tune.conditions.objective);
+    tune.read("graph", config.tune.conditions.graph);
+    tune.read("warm_l2", config.tune.conditions.warm_l2);
     tune.finish();
     Section fallback = root.section("fallback");
     fallback.read("verify", config.fallback.verify);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/conditions.h"
 #include "jit/driver.h"
 
 namespace tilewright::daemon {
@@ -54,6 +55,7 @@ struct TuneConfig {
   std::string when = "idle";     ///< of search::when_named: others use the device as well
   double patience_s = 600;       ///< of a trial, until others leave the device idle
   std::size_t memory_bytes = 0;  ///< of the device, for trials; 0: what is free, less a reserve
+  jit::Conditions conditions;    ///< of background tunes, and of requests without wishes
 };
 
 struct FallbackConfig {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/record.h"
+#include "jit/conditions.h"
 #include "jit/device.h"
 #include "jit/image.h"
 
@@ -21,6 +22,7 @@ struct Problem {
   cache::Key key;
   std::shared_ptr<const templates::Operator> op;
   templates::Bindings bindings;
+  jit::Conditions conditions;  ///< that a plan is to be best under
 };
 
 /// An entry with the images that its plans launch.
@@ -34,10 +36,8 @@ struct TuneSettings {
   double seconds = 0;  ///< 0: no limit
   std::string strategy = "random";
   std::uint64_t seed = 1;
-  bool graph = false, warm_l2 = false;
   bool replace = false;                        ///< run known trials again, and keep the result
   std::optional<std::uint64_t> sample_blocks;  ///< of the virtual GPU; 0: all
-  std::string objective;                       ///< "throughput", "p99", "energy"; empty: latency
   double precision = 0;  ///< share of the median to which it is measured; 0: the usual one
   std::string when;      ///< others use the device: "idle", "always"; empty: as configured
 
@@ -79,7 +79,7 @@ class Planner {
   /// safe ones. Evidence says whether it was verified.
   virtual Result<Planned> fallback(const Problem& problem, const cache::Entry* nearest) = 0;
 
-  /// Tunes, journals and stores what it found. A stop keeps what was found.
+  /// Tunes under the problem's conditions, journals and stores what it found. A stop keeps what was found.
   virtual Result<TuneOutcome> tune(const Problem& problem, const TuneSettings& settings,
                                    const std::function<void(const TuneStep&)>& progress,
                                    std::stop_token stop) = 0;

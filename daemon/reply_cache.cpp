@@ -17,6 +17,9 @@ Digest ReplyCache::request_digest(const protocol::Problem& problem) {
   Hasher hasher;
   hasher.add(problem.operator_text).add(problem.device.high).add(problem.device.low);
   for (std::int64_t size : problem.sizes) hasher.add(std::uint64_t(size));
+  auto said = [](std::optional<bool> wish) { return std::uint64_t(!wish ? 0 : *wish ? 1 : 2); };
+  const jit::Wishes& wishes = problem.wishes;
+  hasher.add(wishes.objective).add(said(wishes.graph)).add(said(wishes.warm_l2));
   return hasher.finish();
 }
 

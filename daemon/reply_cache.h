@@ -26,6 +26,7 @@ namespace tilewright::daemon {
 struct Reply {
   Digest problem;
   std::map<std::string, std::int64_t> bindings;
+  jit::Conditions conditions;  ///< that were asked for
   std::uint64_t plan_version = 0;
   protocol::Source source = protocol::Source::kHit;
   std::string with_images, without_images;  ///< bodies (protocol::encode_body)
@@ -33,7 +34,7 @@ struct Reply {
   protocol::FileDescriptor file;  ///< the images, packed; one for all clients
   std::size_t file_bytes = 0;
 
-  /// Of a fallback: what is still to be tuned, and when that is to be asked for again, since a tune
+  /// Unless it is a hit: what is still to be tuned, and when that is to be asked for again, since a tune
   /// may have been refused, or have failed. In ticks of the steady clock.
   std::optional<Problem> untuned;
   mutable std::atomic<std::chrono::steady_clock::rep> ask_again{0};
@@ -45,7 +46,7 @@ class ReplyCache {
   explicit ReplyCache(std::size_t cap_bytes, std::size_t cap_files = SIZE_MAX)
       : cap_bytes_(cap_bytes), cap_files_(cap_files) {}
 
-  /// Of all that a request asks with: operator, sizes and device.
+  /// Of all that a request asks with: operator, sizes, device and wishes.
   static Digest request_digest(const protocol::Problem& problem);
 
   /// Problems whose generation is known, at most: all change when there are more.

@@ -16,9 +16,6 @@ std::string to_text(const TuneSettings& settings) {
   std::string text = fmt::format("{} evaluations", settings.evaluations);
   if (settings.seconds > 0) text += fmt::format(", {} s", settings.seconds);
   text += fmt::format(", seed {}, {}", settings.seed, settings.strategy);
-  if (settings.graph) text += ", graph";
-  if (settings.warm_l2) text += ", warm L2";
-  if (!settings.objective.empty()) text += ", " + settings.objective;
   if (settings.precision > 0) text += fmt::format(", to {} %", 100 * settings.precision);
   if (!settings.when.empty()) text += ", when " + settings.when;
   if (settings.replace) text += ", fresh";

@@ -19,13 +19,13 @@
 
 namespace tilewright::daemon {
 
-/// Names a tune: of the problem and its sizes.
+/// Names a tune: of the problem, its sizes and the conditions.
 using TuneKey = Digest;
 
 struct SchedulerOptions {
   std::size_t queue = 256;                         ///< background tunes that wait, at most
   std::chrono::milliseconds retry_after{600'000};  ///< background tunes that failed
-  /// Whether a plan is known by now: then a background tune is dropped when its turn comes, since
+  /// Whether a plan of the problem's conditions is known by now: then a background tune is dropped when its turn comes, since
   /// one before it found a plan whose range these sizes are in. Empty: never.
   std::function<bool(const Problem&)> known;
 };

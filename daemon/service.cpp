@@ -41,6 +41,11 @@ std::size_t reply_files(const Config& config) {
 /// Between two attempts to have the same fallback tuned.
 constexpr std::chrono::seconds kAskAgain{1};
 
+/// Of an entry that answers the problem.
+protocol::Source source_of(const cache::Entry& entry, const jit::Conditions& wanted) {
+  return entry.evidence.conditions == wanted ? protocol::Source::kHit : protocol::Source::kOther;
+}
+
 std::vector<Digest> images_of(const cache::Entry& entry) {
   cache::Record record;
   record.entries = {entry};
@@ -60,7 +65,8 @@ Service::Service(const Config& config, cache::Store& store, Planner& planner)
            [this](const Problem& problem) {
              std::optional<cache::Entry> nearest;
              auto known = stored(problem, nearest);
-             return known && *known;
+             return known && *known &&
+                    source_of((*known)->entry, problem.conditions) == protocol::Source::kHit;
            }},
           [this](const Problem& problem, const TuneSettings& settings,
                  const std::function<void(const TuneStep&)>& progress,
@@ -90,6 +96,7 @@ protocol::Welcome Service::welcome() const {
   welcome.configs = planner_.configs().string();
   welcome.generator = planner_.generator();
   welcome.nvrtc_version = planner_.nvrtc_version();
+  welcome.conditions = config_.tune.conditions;
   return welcome;
 }
 
@@ -103,6 +110,13 @@ Result<Problem> Service::understand(const protocol::Problem& asked) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("device is {}, expected {} ({})", asked.device.hex(),
                             device.key().hex(), device.name));
+  }
+  Problem problem;
+  TILEWRIGHT_ASSIGN_OR_RETURN(problem.conditions, asked.wishes.over(config_.tune.conditions));
+  if (device.virtual_gpu && problem.conditions.objective == jit::Objective::kEnergy) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("objective is energy on {}, which is virtual, expected a real device",
+                            device.name));
   }
   TILEWRIGHT_ASSIGN_OR_RETURN(templates::Operator parsed,
                               templates::parse_operator(asked.operator_text, "request"));
@@ -118,7 +132,6 @@ Result<Problem> Service::understand(const protocol::Problem& asked) {
                                                            op->dimensions[i], asked.sizes[i]));
     }
   }
-  Problem problem;
   problem.key = cache::Key::of(*op, device);
   std::shared_ptr<const templates::Operator> known;
   {
@@ -152,6 +165,7 @@ TuneKey Service::tune_key(const Problem& problem) {
   hasher.add(problem.key.problem.hex());
   for (const std::string& dimension : problem.op->dimensions)
     hasher.add(std::uint64_t(problem.bindings.at(dimension)));
+  hasher.add(jit::to_text(problem.conditions));
   return hasher.finish();
 }
 
@@ -168,16 +182,16 @@ bool Service::tunes_in_background() const {
   return config_.tune.background && config_.tune.when != "never";
 }
 
-void Service::want_tune(const Reply& fallback) {
+void Service::want_tune(const Reply& reply) {
   if (!tunes_in_background()) return;
   auto now = std::chrono::steady_clock::now();
   auto pause = std::min<std::chrono::steady_clock::duration>(
       kAskAgain, std::chrono::milliseconds(std::int64_t(config_.tune.retry_after_s * 1000)));
-  auto due = fallback.ask_again.load();
+  auto due = reply.ask_again.load();
   if (now.time_since_epoch().count() < due ||
-      !fallback.ask_again.compare_exchange_strong(due, (now + pause).time_since_epoch().count()))
+      !reply.ask_again.compare_exchange_strong(due, (now + pause).time_since_epoch().count()))
     return;
-  scheduler_.background(tune_key(*fallback.untuned), *fallback.untuned, settings());
+  scheduler_.background(tune_key(*reply.untuned), *reply.untuned, settings());
 }
 
 void Service::get(const protocol::Problem& asked, ReplyDone done) {
@@ -219,9 +233,10 @@ Result<std::optional<Planned>> Service::stored(const Problem& problem,
                                                std::optional<cache::Entry>& nearest) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_.get(problem.key));
   if (!record) return std::optional<Planned>();
-  if (const cache::Entry* entry = record->nearest(problem.bindings)) nearest = *entry;
+  if (const cache::Entry* entry = record->nearest(problem.bindings, problem.conditions))
+    nearest = *entry;
   if (record->generator != planner_.generator()) return std::optional<Planned>();
-  const cache::Entry* entry = record->find(problem.bindings);
+  const cache::Entry* entry = record->find(problem.bindings, problem.conditions);
   if (!entry) return std::optional<Planned>();
   Planned planned;
   planned.entry = *entry;
@@ -245,8 +260,11 @@ Result<std::shared_ptr<const Reply>> Service::make_reply(const Problem& problem)
     // A damaged record must not cost an answer; it is replaced by the tune.
     spdlog::error("cache: {}", known.error().message);
   } else if (*known) {
-    ++counters_.hits;
-    return pack(problem, **known, protocol::Source::kHit);
+    protocol::Source source = source_of((*known)->entry, problem.conditions);
+    ++(source == protocol::Source::kHit ? counters_.hits : counters_.others);
+    TILEWRIGHT_ASSIGN_OR_RETURN(auto reply, pack(problem, **known, source));
+    if (reply->untuned) want_tune(*reply);
+    return reply;
   }
   auto planned = planner_.fallback(problem, nearest ? &*nearest : nullptr);
   if (!planned) {
@@ -273,6 +291,7 @@ Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const
     plan.time_us = point->time_us;
     plan.baseline_us = point->baseline_us;
   }
+  if (source != protocol::Source::kFallback) plan.conditions = planned.entry.evidence.conditions;
   plan.plan = jit::pack(planned.entry.plan);
   plan.narrow = pack_narrow(planned.entry);
   plan.plan_version = version_of(plan.plan, plan.narrow);
@@ -280,9 +299,10 @@ Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const
   plan.images = images_of(planned.entry);
   reply->problem = plan.problem;
   reply->bindings = problem.bindings;
+  reply->conditions = problem.conditions;
   reply->plan_version = plan.plan_version;
   reply->source = source;
-  if (source == protocol::Source::kFallback) reply->untuned = problem;
+  if (source != protocol::Source::kHit) reply->untuned = problem;
   reply->images = plan.images;
   reply->without_images = protocol::encode_body(plan);
   if (!planned.images.empty()) {
@@ -353,11 +373,12 @@ void Service::refresh(const Digest& problem) {
     auto record = store_.get(key);
     replies_.forget(problem, [&](const Reply& reply) {
       if (!record || !*record) return true;
-      const cache::Entry* entry = (*record)->find(reply.bindings);
+      const cache::Entry* entry = (*record)->find(reply.bindings, reply.conditions);
       // A range may have become narrower: then these sizes are tuned for once more.
-      if (!entry) return reply.source == protocol::Source::kHit;
+      if (!entry) return reply.source != protocol::Source::kFallback;
       // Tuned, it is no fallback any more, even if it is the same plan.
-      return reply.untuned || version_of(*entry) != reply.plan_version;
+      return source_of(*entry, reply.conditions) != reply.source ||
+             version_of(*entry) != reply.plan_version;
     });
   }
   std::vector<std::uint64_t> concerned;
@@ -376,10 +397,7 @@ Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Li
   if (request.seconds != 0) settings.seconds = std::max(request.seconds, 0.0);
   if (!request.strategy.empty()) settings.strategy = request.strategy;
   settings.seed = request.seed;
-  settings.graph = request.graph;
-  settings.warm_l2 = request.warm_l2;
   settings.replace = request.replace;
-  if (request.objective != "latency") settings.objective = request.objective;
   settings.precision = request.precision;
   settings.when = request.when;
   if (request.sample_blocks >= 0) settings.sample_blocks = std::uint64_t(request.sample_blocks);
@@ -432,6 +450,7 @@ protocol::Statistics Service::statistics() const {
   add("gets", double(counters_.gets));
   add("memory_hits", double(counters_.memory_hits));
   add("hits", double(counters_.hits));
+  add("other_conditions", double(counters_.others));
   add("fallbacks", double(counters_.fallbacks));
   add("fallbacks_unverified", double(counters_.unverified_fallbacks));
   add("joined", double(counters_.joined));

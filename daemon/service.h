@@ -34,7 +34,8 @@ class Service {
   /// From memory, or null: then get() is called on a thread that may block.
   std::shared_ptr<const Reply> find(const protocol::Problem& problem);
   /// Blocking. Equal problems in flight are worked out once: `done` may be called later, by the
-  /// thread that does it. On a miss the answer is a fallback, and a tune is queued.
+  /// thread that does it. On a miss the answer is what was tuned under other conditions, else a
+  /// fallback; and a tune is queued.
   void get(const protocol::Problem& problem, ReplyDone done);
 
   /// `better(version)` is called whenever the store holds another plan for the problem than the
@@ -73,7 +74,7 @@ class Service {
 
   struct Counters {
     std::atomic<std::uint64_t> gets{0}, memory_hits{0}, hits{0}, fallbacks{0}, failures{0},
-        joined{0}, unverified_fallbacks{0}, lost_images{0}, notifications{0};
+        joined{0}, unverified_fallbacks{0}, lost_images{0}, notifications{0}, others{0};
   };
   Counters& counters() { return counters_; }
 
@@ -90,14 +91,16 @@ class Service {
   Result<Problem> understand(const protocol::Problem& problem);
   static TuneKey tune_key(const Problem& problem);
   Result<std::shared_ptr<const Reply>> make_reply(const Problem& problem);
+  /// What the store has for the problem, of its conditions or, where there is nothing, of others;
+  /// and in any case what a fallback may begin from.
   Result<std::optional<Planned>> stored(const Problem& problem,
                                         std::optional<cache::Entry>& nearest);
   Result<std::shared_ptr<const Reply>> pack(const Problem& problem, const Planned& planned,
                                             protocol::Source source) const;
   TuneSettings settings() const;
-  /// Queues what is served as a fallback, unless it was asked for a moment ago.
   bool tunes_in_background() const;
-  void want_tune(const Reply& fallback);
+  /// Queues what is not served as a hit, unless it was asked for a moment ago.
+  void want_tune(const Reply& reply);
   /// Serves what the store holds now, and tells those who subscribed to the problem; to all
   /// problems, if it is empty.
   void refresh(const Digest& problem);

@@ -62,17 +62,7 @@ class TuningPlanner final : public Planner {
     request.budget = {settings.evaluations, settings.seconds};
     request.seed = settings.seed;
     request.strategy = settings.strategy;
-    request.measure.graph = settings.graph;
-    request.measure.cold_l2 = !settings.warm_l2;
-    if (!settings.objective.empty()) {
-      const auto objective = search::objective_named(settings.objective);
-      if (!objective)
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("the objective of the tune is '{}', expected latency, throughput, "
-                                "p99 or energy",
-                                settings.objective));
-      request.measure.objective = *objective;
-    }
+    search::set_conditions(request.measure, problem.conditions);
     if (settings.precision > 0) request.measure.precision = settings.precision;
     if (settings.sample_blocks) request.measure.sample_blocks = *settings.sample_blocks;
     request.replace = settings.replace;
@@ -231,6 +221,11 @@ Result<std::unique_ptr<Planner>> start_planner(const Config& config, cache::Stor
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("device.ordinal is {}, expected less than {}", config.device.ordinal,
                             driver->device_count()));
+  }
+  if (config.tune.conditions.objective == jit::Objective::kEnergy &&
+      driver->device(config.device.ordinal).virtual_gpu) {
+    return fail(ErrorCode::kUnsupported,
+                "tune.objective is energy on a virtual device, expected a real one");
   }
   jit::CompilePoolOptions pool;
   pool.workers = config.compile_workers;

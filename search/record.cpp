@@ -79,13 +79,20 @@ Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& reque
     entry.groups.push_back(to_text({group.best.family, group.best.config, group.indices}));
   cache::Evidence& evidence = entry.evidence;
   evidence.sizes = request.bindings;
+  evidence.conditions = conditions_of(request.measure);
   for (const ProbeReport& probe : report.probes)
     if (probe.measured)
       evidence.probes.push_back({probe.sizes, probe.held, probe.sample.time_us,
                                  probe.sample.spread_us, probe.baseline_us});
-  evidence.time_us = report.choice_sample.time_us;
-  evidence.spread_us = report.choice_sample.spread_us;
-  evidence.modelled = report.choice_sample.modelled;
+  const Sample& sample = report.choice_sample;
+  evidence.time_us = sample.time_us;
+  evidence.spread_us = sample.spread_us;
+  evidence.modelled = sample.modelled;
+  evidence.p99_us = sample.p99_us;
+  evidence.energy_uj = sample.energy_uj;
+  evidence.launch_overhead_us = sample.launch_overhead_us;
+  evidence.sm_clock_mhz = sample.sm_clock_mhz;
+  evidence.temperature_c = sample.temperature_c;
   evidence.verified = true;
   evidence.baseline_us = report.baseline.time_us;
   evidence.margin = report.margin;

@@ -167,6 +167,7 @@ std::string_view time_kind(const Sample& sample) {
 
 std::string to_text(const TuneReport& report) {
   std::string text = fmt::format("{} on {}\n", report.problem, report.device.name);
+  text += fmt::format("tuned for {}\n", jit::to_text(report.conditions));
   if (report.device.virtual_gpu)
     text += "the device is virtual: times are modelled, not measured\n";
   text += '\n';

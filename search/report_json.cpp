@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "jit/conditions_json.h"
 #include "search/report.h"
 
 namespace tilewright::search {
@@ -105,6 +106,7 @@ json to_json(const TuneReport& report) {
              {"virtual", report.device.virtual_gpu},
              {"compute", report.device.compute_major * 10 + report.device.compute_minor},
              {"driver_version", report.device.driver_version}}},
+           {"conditions", jit::to_json(report.conditions)},
            {"partitions", json::array()},
            {"choice", nullptr},
            {"baseline", nullptr},

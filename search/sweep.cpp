@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "jit/conditions_json.h"
 #include "search/measure/journal.h"
 #include "search/report.h"
 
@@ -228,17 +229,20 @@ std::string to_text(const SweepReport& report) {
                       item.time_us, item.time_kind, 100 * item.margin, item.tried, item.failed);
     text += '\n';
   }
-  text += fmt::format("{} tuned, {} kept, {} covered, {} failed, {} pending in {:.1f} s\n",
+  text += fmt::format("{} tuned, {} kept, {} covered, {} failed, {} pending in {:.1f} s, for {}\n",
                       count[SweepItem::State::kTuned], count[SweepItem::State::kKept],
                       count[SweepItem::State::kCovered], count[SweepItem::State::kFailed],
-                      count[SweepItem::State::kPending], report.seconds);
+                      count[SweepItem::State::kPending], report.seconds,
+                      jit::to_text(report.conditions));
   if (report.interrupted) text += "interrupted: the same command goes on from here\n";
   return text;
 }
 
 std::string to_json_text(const SweepReport& report) {
-  json out{
-      {"items", json::array()}, {"seconds", report.seconds}, {"interrupted", report.interrupted}};
+  json out{{"items", json::array()},
+           {"conditions", jit::to_json(report.conditions)},
+           {"seconds", report.seconds},
+           {"interrupted", report.interrupted}};
   for (const SweepItem& item : report.items) out["items"].push_back(json_of(item));
   return out.dump(2, ' ', false, json::error_handler_t::replace);
 }

@@ -65,6 +65,7 @@ struct SweepItem {
 
 struct SweepReport {
   std::vector<SweepItem> items;  ///< one per problem
+  jit::Conditions conditions;    ///< of all times. The caller fills it in: `tune` knows them
   double seconds = 0;
   bool interrupted = false;
 };

@@ -169,6 +169,7 @@ Result<TuneReport> tune(const TuneRequest& request, jit::CompilePool& compiler, 
   TuneReport report;
   report.problem = title_of(request);
   report.sizes = request.bindings;
+  report.conditions = conditions_of(request.measure);
   report.device = device;
   report.illegal = space.illegal();
   report.interrupted = stop.stop_requested();

@@ -106,6 +106,7 @@ struct TuneReport {
   std::string problem;  ///< "swiglu M=16"
   templates::Bindings sizes;
   jit::DeviceInfo device;
+  jit::Conditions conditions;               ///< of all times
   std::vector<PartitionReport> partitions;  ///< best first
   std::vector<IllegalFusion> illegal;
   int choice = -1;  ///< index into partitions; -1: none was found (interrupted, or all failed)

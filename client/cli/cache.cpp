@@ -29,9 +29,9 @@ void print_record(const cache::Record& record) {
   for (const auto& entry : record.entries) {
     const auto& evidence = entry.evidence;
     std::cout << fmt::format(
-        "    {:<16} {:>10.2f} us {}, baseline {:.2f} us, margin {:.1f} %, {}\n",
-        ranges_text(entry.plan), evidence.time_us, evidence.modelled ? "modelled" : "measured",
-        evidence.baseline_us, 100 * evidence.margin,
+        "    {:<16} {}: {:>10.2f} us {}, baseline {:.2f} us, margin {:.1f} %, {}\n",
+        ranges_text(entry.plan), jit::to_text(evidence.conditions), evidence.time_us,
+        evidence.modelled ? "modelled" : "measured", evidence.baseline_us, 100 * evidence.margin,
         evidence.verified ? "verified" : "not verified");
     for (const auto& group : entry.groups) std::cout << "        " << group << "\n";
   }

@@ -117,10 +117,10 @@ Result<DaemonTuning> DaemonTuning::start(const Session& session, const TuningFla
   settings.seconds = flags.seconds > 0 ? flags.seconds : -1;
   settings.seed = flags.seed;
   settings.strategy = flags.strategy;
-  settings.graph = flags.graph;
-  settings.warm_l2 = flags.warm_l2;
+  settings.problem.wishes = flags.wishes;
+  TILEWRIGHT_ASSIGN_OR_RETURN(const jit::Conditions measured,
+                              flags.wishes.over(welcome.conditions.value_or(jit::Conditions())));
   settings.replace = flags.fresh;
-  settings.objective = flags.objective;
   settings.when = flags.when;
   // Said only where it differs from the usual one, so that equal tunes are equal.
   if (flags.precision != search::MeasureSettings{}.precision) settings.precision = flags.precision;
@@ -129,13 +129,14 @@ Result<DaemonTuning> DaemonTuning::start(const Session& session, const TuningFla
     settings.sample_blocks = static_cast<std::int64_t>(flags.sample_blocks);
   DaemonTuning tuning(std::move(daemon));
   tuning.settings_ = std::move(settings);
+  tuning.measured_ = measured;
   return tuning;
 }
 
 Digest DaemonTuning::conditions() const {
   const protocol::Welcome& daemon = daemon_.welcome();
   return tuning_conditions(daemon.devices.empty() ? Digest() : daemon.devices[0].key,
-                           daemon.generator, daemon.nvrtc_version);
+                           daemon.generator, daemon.nvrtc_version, measured_);
 }
 
 Result<TuneAnswer> DaemonTuning::tune(

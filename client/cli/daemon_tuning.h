@@ -29,7 +29,8 @@ class DaemonTuning {
   static Result<DaemonTuning> start(const Session& session, const TuningFlags& flags,
                                     protocol::Channel daemon);
 
-  /// The daemon's device, generator and NVRTC.
+  const jit::Conditions& measured() const { return measured_; }
+  /// The daemon's device, generator and NVRTC, and how plans are measured.
   Digest conditions() const;
   /// A stop has the daemon end the tune with what it found. Errors: kCancelled: others wait for it
   /// too, so it goes on; what the daemon says; kHang, kIo.
@@ -41,7 +42,8 @@ class DaemonTuning {
   explicit DaemonTuning(protocol::Channel daemon) : daemon_(std::move(daemon)) {}
 
   protocol::Channel daemon_;
-  protocol::Tune settings_;  ///< its problem's device too
+  protocol::Tune settings_;  ///< its problem's device and wishes too
+  jit::Conditions measured_;
 };
 
 }  // namespace tilewright::cli

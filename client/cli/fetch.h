@@ -18,6 +18,7 @@ Result<std::vector<std::int64_t>> sizes_of(const Problem& problem);
 
 /// From the daemon, which is started if nobody listens; with --no-daemon from the store, where a
 /// miss is kNotFound.
-Result<Fetched> fetch(const Session& session, const Problem& problem);
+Result<Fetched> fetch(const Session& session, const Problem& problem,
+                      const jit::Wishes& wishes = {});
 
 }  // namespace tilewright::cli

@@ -6,7 +6,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/condition_flags.h"
 #include "client/cli/fetch.h"
+#include "jit/conditions_json.h"
 #include "jit/plan_json.h"
 
 namespace tilewright::cli {
@@ -15,6 +17,7 @@ namespace {
 struct GetFlags {
   std::filesystem::path file;
   std::string shape, model;
+  jit::Wishes wishes;
 };
 
 nlohmann::json to_json(const Problem& problem, const Fetched& fetched) {
@@ -26,6 +29,8 @@ nlohmann::json to_json(const Problem& problem, const Fetched& fetched) {
   for (const auto& image : answer.images) images.push_back(image.hex());
   return {{"problem", problem.title},
           {"source", to_string(answer.source)},
+          {"conditions",
+           answer.conditions ? jit::to_json(*answer.conditions) : nlohmann::json(nullptr)},
           {"verified", answer.verified},
           {"time_us", answer.time_us},
           {"baseline_us", answer.baseline_us},
@@ -47,6 +52,9 @@ void print(const Problem& problem, const Fetched& fetched) {
     std::cout << fmt::format(", {:.2f} us {}", answer.time_us,
                              answer.modelled ? "modelled" : "measured");
   if (answer.baseline_us > 0) std::cout << fmt::format(", baseline {:.2f} us", answer.baseline_us);
+  if (answer.conditions)
+    std::cout << fmt::format("; tuned for {}{}", jit::to_text(*answer.conditions),
+                             answer.source == protocol::Source::kOther ? ", not as asked" : "");
   std::cout << "\n";
   for (const auto& group : answer.groups) std::cout << "  " << group << "\n";
   for (const auto& launch : fetched.plan.launches)
@@ -58,7 +66,7 @@ void print(const Problem& problem, const Fetched& fetched) {
 
 Result<void> get(Session& session, const GetFlags& flags) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto problem, session.problem(flags.file, flags.shape, flags.model));
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto fetched, fetch(session, problem));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto fetched, fetch(session, problem, flags.wishes));
   if (session.options.json)
     std::cout << to_json(problem, fetched).dump() << "\n";
   else
@@ -74,6 +82,7 @@ void add_get(CLI::App& app, Session& session) {
   command->add_option("operator", flags->file, "Operator file")->required();
   command->add_option("--shape", flags->shape, "M=16,N=512: parameters and dynamic dimensions");
   command->add_option("--model", flags->model, "A parameter set of the file's models section");
+  add_condition_flags(*command, flags->wishes);
   command->callback([&session, flags] {
     if (auto done = get(session, *flags); !done) session.report(done.error());
   });

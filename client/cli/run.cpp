@@ -227,11 +227,11 @@ Result<Ran> run(Session& session, const Problem& problem, const RunFlags& flags)
 void print(const Session& session, const Problem& problem, const Ran& ran) {
   const auto& verification = ran.verification;
   double median = ran.times_us[ran.times_us.size() / 2];
-  bool hit = ran.info.source == TW_SOURCE_HIT;
+  const auto source = to_string(static_cast<protocol::Source>(ran.info.source));
   if (session.options.json) {
     std::cout << nlohmann::json{{"problem", problem.title},
                                 {"device", {{"name", ran.device}, {"virtual", ran.virtual_gpu}}},
-                                {"source", hit ? "hit" : "fallback"},
+                                {"source", source},
                                 {"launches", ran.info.launches},
                                 {"workspace_bytes", ran.workspace_bytes},
                                 {"time_us", median},
@@ -250,7 +250,7 @@ void print(const Session& session, const Problem& problem, const Ran& ran) {
       "{} on {}: {}, {} kernels, {:.2f} us {}\n"
       "equal to the operator in f64: {} of {} elements compared, the worst at {:.3f} of its bound "
       "(error {:.3g}, bound {:.3g})\n",
-      problem.title, ran.device, hit ? "hit" : "fallback", ran.info.launches, median,
+      problem.title, ran.device, source, ran.info.launches, median,
       ran.virtual_gpu ? "modelled" : "measured", verification.elements, verification.total_elements,
       verification.worst_ratio, verification.error, verification.tolerance);
 }

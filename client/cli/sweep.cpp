@@ -68,6 +68,7 @@ Result<void> sweep(Session& session, SweepFlags flags) {
   if (flags.manifest.empty()) flags.manifest = session.cache_folder() / "sweep.manifest";
   TILEWRIGHT_ASSIGN_OR_RETURN(
       auto report, search::run_sweep(plan.problems, flags.manifest, hooks, interrupt.token()));
+  report.conditions = tuning.measured();
   std::cout << (session.options.json ? search::to_json_text(report) + "\n"
                                      : search::to_text(report));
   for (const auto& item : report.items)

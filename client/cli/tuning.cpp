@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "client/cli/condition_flags.h"
 #include "client/cli/validators.h"
 #include "search/record.h"
 #include "search/report.h"
@@ -20,12 +21,7 @@ void add_tuning_flags(CLI::App& command, TuningFlags& flags) {
   command.add_option("--seed", flags.seed, "Of the strategy and of the data");
   command.add_option("--strategy", flags.strategy, "random or exhaustive")
       ->check(CLI::IsMember({"random", "exhaustive"}));
-  command.add_flag("--graph", flags.graph, "Time as a replayed graph, not as stream launches");
-  command.add_flag("--warm-l2", flags.warm_l2, "Leave the L2 cache as the last launch left it");
-  command
-      .add_option("--objective", flags.objective,
-                  "latency; throughput of launches back to back; p99; energy, on a real device")
-      ->check(CLI::IsMember({"latency", "throughput", "p99", "energy"}));
+  add_condition_flags(command, flags.wishes);
   command
       .add_option("--precision", flags.precision,
                   "Launch until the median is known to this share of it; 0.02 is 2 %")
@@ -52,6 +48,7 @@ Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
     return tuning;
   }
   tuning.flags_ = flags;
+  TILEWRIGHT_ASSIGN_OR_RETURN(tuning.measured_, flags.wishes.over({}));
   tuning.spaces_ = session.configs_folder() / "spaces";
   TILEWRIGHT_ASSIGN_OR_RETURN(auto headers, session.headers());
   tuning.generator_ = templates::generator_digest(headers);
@@ -66,13 +63,20 @@ Result<Tuning> Tuning::start(const Session& session, const TuningFlags& flags) {
   return tuning;
 }
 
-Digest tuning_conditions(const Digest& device, const Digest& generator, const std::string& nvrtc) {
-  return Hasher().add(device.hex()).add(generator.hex()).add(nvrtc).finish();
+Digest tuning_conditions(const Digest& device, const Digest& generator, const std::string& nvrtc,
+                         const jit::Conditions& measured) {
+  return Hasher()
+      .add(device.hex())
+      .add(generator.hex())
+      .add(nvrtc)
+      .add(jit::to_text(measured))
+      .finish();
 }
 
 Digest Tuning::conditions() const {
   if (daemon_) return daemon_->conditions();
-  return tuning_conditions(measurer_->device().key(), generator_, compiler_->nvrtc_version());
+  return tuning_conditions(measurer_->device().key(), generator_, compiler_->nvrtc_version(),
+                           measured_);
 }
 
 Result<TuneAnswer> Tuning::tune(std::shared_ptr<const templates::Operator> op,
@@ -100,10 +104,7 @@ Result<search::TuneReport> Tuning::tune_here(
   request.budget = {flags_.budget, flags_.seconds};
   request.seed = flags_.seed;
   request.strategy = flags_.strategy;
-  request.measure.graph = flags_.graph;
-  request.measure.cold_l2 = !flags_.warm_l2;
-  request.measure.objective =
-      search::objective_named(flags_.objective).value_or(request.measure.objective);
+  search::set_conditions(request.measure, measured_);
   request.measure.precision = flags_.precision;
   request.measure.sample_blocks = flags_.sample_blocks;
   request.spaces = spaces_;

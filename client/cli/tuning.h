@@ -19,8 +19,8 @@ struct TuningFlags {
   double seconds = 0;
   std::uint64_t seed = 1;
   std::string strategy = "random";
-  bool graph = false, warm_l2 = false, fresh = false;
-  std::string objective = "latency";
+  bool fresh = false;
+  jit::Wishes wishes;
   double precision = search::MeasureSettings{}.precision;
   std::string when;  ///< empty: always, or as the daemon is configured
   std::uint64_t memory_mib = 0;
@@ -37,7 +37,9 @@ class Tuning {
                           const templates::Bindings& bindings,
                           const std::function<void(const search::TuneProgress&)>& progress,
                           std::stop_token stop);
-  /// Digest of device, generator and NVRTC.
+  /// How its plans are measured.
+  const jit::Conditions& measured() const { return daemon_ ? daemon_->measured() : measured_; }
+  /// Digest of device, generator and NVRTC, and of how plans are measured.
   Digest conditions() const;
 
  private:
@@ -48,6 +50,7 @@ class Tuning {
 
   std::optional<DaemonTuning> daemon_;  ///< if set, nothing below is
   TuningFlags flags_;
+  jit::Conditions measured_;
   std::filesystem::path spaces_;
   Digest generator_;
   std::unique_ptr<jit::CompilePool> compiler_;
@@ -55,6 +58,7 @@ class Tuning {
   CacheAccess cache_;
 };
 
-Digest tuning_conditions(const Digest& device, const Digest& generator, const std::string& nvrtc);
+Digest tuning_conditions(const Digest& device, const Digest& generator, const std::string& nvrtc,
+                         const jit::Conditions& measured);
 
 }  // namespace tilewright::cli

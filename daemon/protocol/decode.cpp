@@ -23,11 +23,27 @@ std::vector<Digest> digests_of(const flatbuffers::Vector<const wire::Digest*>* d
   return all;
 }
 
+std::optional<bool> said(std::int8_t value) {
+  return value == 0 ? std::nullopt : std::optional<bool>(value > 0);
+}
+
+jit::Wishes read(const wire::Conditions& m) {
+  return {text_of(m.objective()), said(m.graph()), said(m.warm_l2())};
+}
+
+/// Of an objective that is not known here: none.
+std::optional<jit::Conditions> read(const wire::Conditions* m) {
+  if (!m) return std::nullopt;
+  auto conditions = read(*m).over({});
+  return conditions ? std::optional<jit::Conditions>(*conditions) : std::nullopt;
+}
+
 Problem read(const wire::Problem& m) {
   Problem problem;
   problem.operator_text = m.operator_text()->str();
   if (m.sizes()) problem.sizes.assign(m.sizes()->begin(), m.sizes()->end());
   problem.device = from_wire(m.device());
+  if (m.wishes()) problem.wishes = read(*m.wishes());
   return problem;
 }
 
@@ -42,6 +58,7 @@ Message read(const wire::Welcome& m) {
   welcome.configs = text_of(m.configs());
   welcome.generator = from_wire(m.generator());
   welcome.nvrtc_version = text_of(m.nvrtc_version());
+  welcome.conditions = read(m.conditions());
   if (m.devices()) {
     for (const wire::Device* device : *m.devices()) {
       welcome.devices.push_back(
@@ -72,6 +89,7 @@ Message read(const wire::Plan& m) {
     for (const flatbuffers::String* group : *m.groups()) plan.groups.push_back(text_of(group));
   plan.images = digests_of(m.images());
   plan.image_bytes = m.image_bytes();
+  plan.conditions = read(m.conditions());
   return plan;
 }
 Message read(const wire::Subscribe& m) { return Subscribe{read(*m.problem()), m.plan_version()}; }
@@ -79,10 +97,14 @@ Message read(const wire::Subscribed& m) { return Subscribed{from_wire(m.problem(
 Message read(const wire::Unsubscribe& m) { return Unsubscribe{m.subscription()}; }
 Message read(const wire::Better& m) { return Better{from_wire(m.problem()), m.plan_version()}; }
 Message read(const wire::Tune& m) {
-  return Tune{
-      read(*m.problem()),     m.evaluations(), m.seconds(),      m.seed(),    text_of(m.strategy()),
-      m.priority(),           m.graph(),       m.warm_l2(),      m.replace(), m.sample_blocks(),
-      text_of(m.objective()), m.precision(),   text_of(m.when())};
+  Problem problem = read(*m.problem());
+  if (!m.problem()->wishes()) {
+    const std::string objective = text_of(m.objective());
+    problem.wishes = {objective.empty() ? "latency" : objective, m.graph(), m.warm_l2()};
+  }
+  return Tune{std::move(problem),    m.evaluations(),  m.seconds(), m.seed(),
+              text_of(m.strategy()), m.priority(),     m.replace(), m.sample_blocks(),
+              m.precision(),         text_of(m.when())};
 }
 Message read(const wire::Progress& m) {
   return Progress{m.done(),        m.total(),   m.seconds(),
@@ -116,7 +138,17 @@ Message read(const wire::TrialBody& m) { return TrialBody{text_of(m.body())}; }
 
 }  // namespace
 
-std::string_view to_string(Source source) { return source == Source::kHit ? "hit" : "fallback"; }
+std::string_view to_string(Source source) {
+  switch (source) {
+    case Source::kHit:
+      return "hit";
+    case Source::kOther:
+      return "other";
+    case Source::kFallback:
+      break;
+  }
+  return "fallback";
+}
 
 std::string_view name_of(const Message& message) {
   static constexpr std::string_view kNames[] = {

@@ -20,11 +20,25 @@ auto digests_of(Builder& b, const std::vector<Digest>& digests) {
       digests.size(), [&](std::size_t i, wire::Digest* out) { *out = to_wire(digests[i]); });
 }
 
+std::int8_t to_wire(std::optional<bool> said) { return !said ? 0 : *said ? 1 : -1; }
+
+flatbuffers::Offset<wire::Conditions> write(Builder& b, const jit::Wishes& wishes) {
+  auto objective = b.CreateString(wishes.objective);
+  return wire::CreateConditions(b, objective, to_wire(wishes.graph), to_wire(wishes.warm_l2));
+}
+/// Absent where there are none.
+flatbuffers::Offset<wire::Conditions> write(Builder& b,
+                                            const std::optional<jit::Conditions>& conditions) {
+  if (!conditions) return {};
+  return write(b, jit::wishes_for(*conditions));
+}
+
 flatbuffers::Offset<wire::Problem> write(Builder& b, const Problem& problem) {
   auto text = b.CreateString(problem.operator_text);
   auto sizes = b.CreateVector(problem.sizes);
   wire::Digest device = to_wire(problem.device);
-  return wire::CreateProblem(b, text, sizes, problem.device.empty() ? nullptr : &device);
+  auto wishes = write(b, problem.wishes);
+  return wire::CreateProblem(b, text, sizes, problem.device.empty() ? nullptr : &device, wishes);
 }
 
 auto write(Builder& b, const Hello& m) {
@@ -41,9 +55,10 @@ auto write(Builder& b, const Welcome& m) {
   auto cache = b.CreateString(m.cache);
   auto configs = b.CreateString(m.configs);
   auto nvrtc = b.CreateString(m.nvrtc_version);
+  auto conditions = write(b, m.conditions);
   wire::Digest generator = to_wire(m.generator);
   return wire::CreateWelcome(b, m.version, server, m.pid, m.max_frame_bytes, list, cache, configs,
-                             &generator, nvrtc);
+                             &generator, nvrtc, conditions);
 }
 auto write(Builder& b, const Failure& m) {
   auto message = b.CreateString(m.error.message);
@@ -59,10 +74,11 @@ auto write(Builder& b, const Plan& m) {
   auto narrow = bytes_of(b, m.narrow);
   auto groups = b.CreateVectorOfStrings(m.groups);
   auto images = digests_of(b, m.images);
+  auto conditions = write(b, m.conditions);
   wire::Digest problem = to_wire(m.problem);
   return wire::CreatePlan(b, &problem, m.plan_version, wire::Source(m.source), m.verified,
                           m.modelled, m.time_us, m.baseline_us, plan, narrow, groups, images,
-                          m.image_bytes);
+                          m.image_bytes, conditions);
 }
 auto write(Builder& b, const Subscribe& m) {
   return wire::CreateSubscribe(b, write(b, m.problem), m.plan_version);
@@ -79,11 +95,13 @@ auto write(Builder& b, const Better& m) {
 auto write(Builder& b, const Tune& m) {
   auto problem = write(b, m.problem);
   auto strategy = b.CreateString(m.strategy);
-  auto objective = b.CreateString(m.objective);
+  // Wishes once more, as daemons understand them that know no others.
+  const jit::Wishes& wishes = m.problem.wishes;
+  auto objective = b.CreateString(wishes.objective);
   auto when = b.CreateString(m.when);
   return wire::CreateTune(b, problem, m.evaluations, m.seconds, m.seed, strategy, m.priority,
-                          m.graph, m.warm_l2, m.replace, m.sample_blocks, objective, m.precision,
-                          when);
+                          wishes.graph.value_or(false), wishes.warm_l2.value_or(false), m.replace,
+                          m.sample_blocks, objective, m.precision, when);
 }
 auto write(Builder& b, const Progress& m) {
   auto current = b.CreateString(m.current);

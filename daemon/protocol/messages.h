@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "jit/conditions.h"
 #include "jit/digest.h"
 
 namespace tilewright::protocol {
@@ -48,6 +50,7 @@ struct Welcome {
   std::string configs;  ///< folder of the spaces that it tunes in
   Digest generator;     ///< of the templates that it compiles
   std::string nvrtc_version;
+  std::optional<jit::Conditions> conditions;  ///< that it serves where a request has no wishes
 };
 
 /// A request failed; the session goes on, unless the frame itself was malformed.
@@ -59,6 +62,7 @@ struct Problem {
   std::string operator_text;        ///< without parameters, as templates::print writes it
   std::vector<std::int64_t> sizes;  ///< of the dynamic dimensions, in the operator's order
   Digest device;                    ///< jit::DeviceInfo::key; empty: the daemon's first device
+  jit::Wishes wishes;               ///< what the plan is to be best under
   bool operator==(const Problem&) const = default;
 };
 
@@ -68,8 +72,12 @@ struct Get {
   std::vector<Digest> have;  ///< images that the client holds already
 };
 
-enum class Source : std::uint8_t { kHit = 1, kFallback = 2 };
-std::string_view to_string(Source source);  ///< "hit", "fallback"
+enum class Source : std::uint8_t {
+  kHit = 1,
+  kFallback = 2,  ///< compiled at once, and to be tuned
+  kOther = 3,  ///< tuned under other conditions than those asked for, and to be tuned under these
+};
+std::string_view to_string(Source source);  ///< "hit", "fallback", "other"
 
 struct Plan {
   Digest problem;
@@ -82,6 +90,7 @@ struct Plan {
   std::vector<std::string> groups;
   std::vector<Digest> images;     ///< what plan and narrow launch
   std::uint64_t image_bytes = 0;  ///< of the memory file that comes with this frame; 0: none
+  std::optional<jit::Conditions> conditions;  ///< that it was tuned under; empty: it was not
 };
 
 /// Answered with Subscribed, and with Better at once if another plan than `plan_version` is served.
@@ -108,10 +117,8 @@ struct Tune {
   std::uint64_t seed = 1;
   std::string strategy;  ///< empty: as the daemon is configured
   std::int32_t priority = 0;
-  bool graph = false, warm_l2 = false;
   bool replace = false;             ///< run trials again that are known, and keep the result
   std::int64_t sample_blocks = -1;  ///< below 0: as the daemon is configured; 0: all
-  std::string objective;            ///< of search::objective_named; empty: latency
   double precision = 0;             ///< of MeasureSettings; 0: the usual one
   std::string when;                 ///< of search::when_named; empty: as configured
 };

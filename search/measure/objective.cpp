@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "search/measure/trial.h"
 
 namespace tilewright::search {
@@ -17,27 +15,14 @@ double Sample::cost() const {
   return time_us;
 }
 
-namespace {
-
-constexpr std::pair<Objective, std::string_view> kObjectives[] = {
-    {Objective::kLatency, "latency"},
-    {Objective::kThroughput, "throughput"},
-    {Objective::kTail, "p99"},
-    {Objective::kEnergy, "energy"},
-};
-
-}  // namespace
-
-std::string_view to_string(Objective objective) {
-  for (const auto& [value, name] : kObjectives)
-    if (value == objective) return name;
-  return "";
+jit::Conditions conditions_of(const MeasureSettings& settings) {
+  return {settings.objective, settings.graph, !settings.cold_l2};
 }
 
-std::optional<Objective> objective_named(std::string_view name) {
-  for (const auto& [value, known] : kObjectives)
-    if (known == name) return value;
-  return std::nullopt;
+void set_conditions(MeasureSettings& settings, const jit::Conditions& conditions) {
+  settings.objective = conditions.objective;
+  settings.graph = conditions.graph;
+  settings.cold_l2 = !conditions.warm_l2;
 }
 
 }  // namespace tilewright::search

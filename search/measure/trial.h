@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/conditions.h"
 #include "jit/image.h"
 #include "jit/plan.h"
 #include "search/verify.h"
@@ -17,16 +18,8 @@
 
 namespace tilewright::search {
 
-/// What makes one plan better than another (docs/measuring.md).
-enum class Objective : std::uint8_t {
-  kLatency = 1,     ///< median time of a single launch
-  kThroughput = 2,  ///< median time per launch of launches back to back
-  kTail = 3,        ///< the 99th percentile of the times of single launches
-  kEnergy = 4,      ///< energy per launch of launches back to back; on a real device only
-};
-/// "latency", "throughput", "p99", "energy".
-std::string_view to_string(Objective objective);
-std::optional<Objective> objective_named(std::string_view name);
+using jit::Objective;
+using jit::objective_named;
 
 struct MeasureSettings {
   int repeats = 400;       ///< timed launches, at most
@@ -44,6 +37,8 @@ struct MeasureSettings {
   double cut_off_us = 0;             ///< stop early once the median is surely above this; 0: never
   std::uint64_t sample_blocks = 24;  ///< on the virtual GPU; 0: all blocks
 };
+jit::Conditions conditions_of(const MeasureSettings& settings);
+void set_conditions(MeasureSettings& settings, const jit::Conditions& conditions);
 
 struct Trial {
   std::string id;  ///< journaled before the launch

@@ -143,8 +143,8 @@ TEST(Fuzz, Records) {
         // What was taken can be used.
         if (record && *record) {
           (*record)->images();
-          (*record)->find({{"M", 7}});
-          (*record)->nearest({{"M", 7}});
+          (*record)->find({{"M", 7}}, {});
+          (*record)->nearest({{"M", 7}}, {});
           is_value(unpack_record(pack(**record)));
         }
         return is_value(record);

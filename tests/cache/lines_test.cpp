@@ -95,7 +95,7 @@ TEST(Lines, ARefusedLineIsNamedAndNothingIsWritten) {
            Case{0, edited(good[0], [](json& line) { line["format"] = "x"; }),
                 "format is 'x', expected tilewright-cache"},
            Case{0, edited(good[0], [](json& line) { line["version"] = 1; }),
-                "version is 1, expected 2"},
+                "version is 1, expected 3"},
            Case{image_at, edited(good[1], [](json& line) { line["kind"] = "trial"; }),
                 "kind is 'trial', expected record or image"},
            Case{image_at, image([](json& i) { i["architecture"] = "sm_x"; }), ""},
@@ -221,6 +221,23 @@ TEST(Lines, ARecordThatIsNoBetterIsKeptAsItIsHere) {
   EXPECT_EQ(after.counts, (ImportCounts{0, 1, 0, 0, 0}));
 }
 
+TEST(Lines, AnEntryOfOtherConditionsIsTakenBesideWhatIsHere) {
+  Record known = sample_record(1), imported = known;
+  imported.entries.pop_back();
+  imported.entries[0].evidence.conditions = {jit::Objective::kThroughput, true, true};
+  // Slower and faster: it is another quantity.
+  for (double factor : {2.0, 0.5}) {
+    imported.entries[0].evidence.time_us = known.entries[0].evidence.time_us * factor;
+    auto store = memory_store();
+    put_with_images(*store, known);
+    After after = import_into(*store, imported);
+    EXPECT_EQ(after.counts.taken, 1u);
+    ASSERT_EQ(after.record.entries.size(), 3u);
+    EXPECT_EQ(after.record.entries[0], known.entries[0]);
+    EXPECT_EQ(after.record.entries[2], imported.entries[0]);
+  }
+}
+
 TEST(Lines, AnEntryWithoutItsImagesDisplacesNothing) {
   Record known = sample_record(1), imported = known;
   imported.entries.pop_back();
@@ -242,7 +259,7 @@ TEST(Lines, AnEntryThatLostItsImagesIsDisplacedByAWorseOne) {
   auto store = memory_store();
   must(store->put(known));
   After after = import_into(*store, imported);
-  EXPECT_EQ(after.record.find({{"M", 16}})->groups, imported.entries[0].groups);
+  EXPECT_EQ(after.record.find({{"M", 16}}, {})->groups, imported.entries[0].groups);
   EXPECT_EQ(after.counts, (ImportCounts{1, 0, 0, 0, 2}));
 }
 

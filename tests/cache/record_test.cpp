@@ -5,12 +5,27 @@
 #include "cache/base64.h"
 #include "cache/envelope.h"
 #include "cache/image_codec.h"
+#include "cache/wished.h"
 #include "tests/cache/samples.h"
 
 namespace tilewright::cache {
 namespace {
 
 using namespace testing;  // NOLINT: the samples of this folder
+using jit::Conditions;
+using jit::Objective;
+
+constexpr Conditions kUsual;
+constexpr Conditions kGraph{Objective::kLatency, true, false};
+constexpr Conditions kThroughput{Objective::kThroughput, false, false};
+constexpr Conditions kEngine{Objective::kThroughput, true, true};
+
+Entry sample_entry_under(const Conditions& conditions, int image, std::int64_t low,
+                         std::int64_t high) {
+  Entry entry = sample_entry(image, low, high);
+  entry.evidence.conditions = conditions;
+  return entry;
+}
 
 TEST(Record, FindsAmongTheEntriesThatHoldTheOneTunedForTheNearestSizes) {
   Record record;
@@ -24,18 +39,20 @@ TEST(Record, FindsAmongTheEntriesThatHoldTheOneTunedForTheNearestSizes) {
   for (Case c :
        {Case{0, 0}, Case{1, 1}, Case{8, 1}, Case{9, 4}, Case{12, 4}, Case{15, 1}, Case{16, 2},
         Case{17, 1}, Case{1024, 1}, Case{1025, 0}, Case{2048, 3}, Case{4096, 3}, Case{4097, 0}}) {
-    const Entry* found = record.find({{"M", c.m}});
+    const Entry* found = record.find({{"M", c.m}}, kUsual);
     ASSERT_EQ(found != nullptr, c.image != 0) << c.m;
     if (!found) continue;
     EXPECT_EQ(found->plan.launches[0].image, sample_digest(c.image)) << c.m;
   }
 }
 
-TEST(Record, AMissingBindingIsAMiss) { EXPECT_EQ(sample_record().find({{"N", 4}}), nullptr); }
+TEST(Record, AMissingBindingIsAMiss) {
+  EXPECT_EQ(sample_record().find({{"N", 4}}, kUsual), nullptr);
+}
 
 TEST(Record, TheNearestEntryIsNearestInRatios) {
   Record record;
-  EXPECT_EQ(record.nearest({{"M", 1}}), nullptr);
+  EXPECT_EQ(record.nearest({{"M", 1}}, kUsual), nullptr);
   record.put(sample_entry(1, 1, 16));
   record.put(sample_entry(2, 1000, 2000));
   struct Case {
@@ -44,7 +61,8 @@ TEST(Record, TheNearestEntryIsNearestInRatios) {
   };
   // 100 is nearer to 16 (x6) than to 1000 (x10); 300 the other way round.
   for (Case c : {Case{0, 1}, Case{16, 1}, Case{100, 1}, Case{300, 2}, Case{100000, 2}})
-    EXPECT_EQ(record.nearest({{"M", c.m}})->plan.launches[0].image, sample_digest(c.image)) << c.m;
+    EXPECT_EQ(record.nearest({{"M", c.m}}, kUsual)->plan.launches[0].image, sample_digest(c.image))
+        << c.m;
 }
 
 TEST(Record, OfOverlappingRangesTheNearerTunedSizesCount) {
@@ -56,8 +74,8 @@ TEST(Record, OfOverlappingRangesTheNearerTunedSizesCount) {
   record.put(second);
   ASSERT_EQ(record.entries.size(), 2u);
   for (auto [m, image] : {std::pair{9, 2}, {10, 2}, {12, 2}, {13, 1}, {16, 1}}) {
-    EXPECT_EQ(record.find({{"M", m}})->plan.launches[0].image, sample_digest(image)) << m;
-    EXPECT_EQ(record.nearest({{"M", m}}), record.find({{"M", m}})) << m;
+    EXPECT_EQ(record.find({{"M", m}}, kUsual)->plan.launches[0].image, sample_digest(image)) << m;
+    EXPECT_EQ(record.nearest({{"M", m}}, kUsual), record.find({{"M", m}}, kUsual)) << m;
   }
 }
 
@@ -67,9 +85,9 @@ TEST(Record, OfSeveralDimensionsAllMustHold) {
   entry.plan.chosen_for["N"] = {65, 128};
   entry.evidence.sizes["N"] = 128;
   record.put(entry);
-  EXPECT_NE(record.find({{"M", 9}, {"N", 128}}), nullptr);
-  EXPECT_EQ(record.find({{"M", 9}, {"N", 129}}), nullptr);
-  EXPECT_EQ(record.find({{"M", 8}, {"N", 100}}), nullptr);
+  EXPECT_NE(record.find({{"M", 9}, {"N", 128}}, kUsual), nullptr);
+  EXPECT_EQ(record.find({{"M", 9}, {"N", 129}}, kUsual), nullptr);
+  EXPECT_EQ(record.find({{"M", 8}, {"N", 100}}, kUsual), nullptr);
 }
 
 TEST(Record, PutReplacesTheEntryTunedForTheSameSizes) {
@@ -77,7 +95,7 @@ TEST(Record, PutReplacesTheEntryTunedForTheSameSizes) {
   record.put(sample_entry(5, 600, 1024));
   ASSERT_EQ(record.entries.size(), 2u);
   EXPECT_EQ(record.entries[1].plan.launches[0].image, sample_digest(5));
-  EXPECT_EQ(record.find({{"M", 17}}), nullptr) << "the new range is the one that counts";
+  EXPECT_EQ(record.find({{"M", 17}}, kUsual), nullptr) << "the new range is the one that counts";
   record.put(sample_entry(6, 17, 1023));
   EXPECT_EQ(record.entries.size(), 3u);
 }
@@ -141,6 +159,129 @@ TEST(Record, AWorseEntryDoesNotDisplaceABetterOne) {
   EXPECT_EQ(offered(evidence.time_us / 2, !evidence.modelled, nvrtc), evidence.modelled);
 }
 
+TEST(Record, EntriesOfOtherConditionsLiveSideBySide) {
+  Record record;
+  int image = 0;
+  for (const Conditions& conditions : {kUsual, kGraph, kThroughput, kEngine}) {
+    // Each is faster than all before it, whatever that means.
+    Entry entry = sample_entry_under(conditions, ++image, 9, 16);
+    entry.evidence.time_us /= image;
+    EXPECT_EQ(record.rival(entry), nullptr);
+    EXPECT_TRUE(record.offer(entry)) << jit::to_text(conditions);
+    Entry slower = entry;
+    slower.plan.launches[0].image = sample_digest(100 + image);
+    slower.evidence.time_us *= 1.5;
+    EXPECT_FALSE(record.offer(slower)) << jit::to_text(conditions);
+  }
+  EXPECT_EQ(record.entries.size(), 4u);
+  image = 0;
+  for (const Conditions& conditions : {kUsual, kGraph, kThroughput, kEngine}) {
+    const Entry* found = record.find({{"M", 12}}, conditions);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->plan.launches[0].image, sample_digest(++image)) << jit::to_text(conditions);
+    EXPECT_EQ(record.nearest({{"M", 12}}, conditions), found);
+    EXPECT_EQ(record.rival(*found), found);
+  }
+  record.put(sample_entry_under(kGraph, 50, 10, 16));
+  EXPECT_EQ(record.entries.size(), 4u);
+  EXPECT_EQ(record.find({{"M", 12}}, kGraph)->plan.launches[0].image, sample_digest(50));
+}
+
+TEST(Record, AShorterTimeOfAnotherQuantityDisplacesNothing) {
+  const Entry eager = sample_entry(1, 9, 16);
+  Entry found = sample_entry(2, 9, 16);
+  found.evidence.time_us = eager.evidence.time_us / 3;
+  EXPECT_TRUE(displaces(found, eager));
+  for (const Conditions& conditions :
+       {kGraph, kThroughput, Conditions{Objective::kLatency, false, true}, kEngine}) {
+    found.evidence.conditions = conditions;
+    EXPECT_FALSE(displaces(found, eager)) << jit::to_text(conditions);
+    EXPECT_FALSE(displaces(eager, found)) << jit::to_text(conditions);
+  }
+}
+
+TEST(Record, OfOneObjectiveWhatItComparesCounts) {
+  struct Case {
+    Objective objective;
+    double Evidence::*cost;
+  };
+  for (const Case& c :
+       {Case{Objective::kLatency, &Evidence::time_us},
+        Case{Objective::kThroughput, &Evidence::time_us}, Case{Objective::kTail, &Evidence::p99_us},
+        Case{Objective::kEnergy, &Evidence::energy_uj}}) {
+    Entry known = sample_entry_under({c.objective, false, false}, 1, 9, 16);
+    known.evidence.time_us = known.evidence.p99_us = known.evidence.energy_uj = 10;
+    Entry found = sample_entry_under({c.objective, false, false}, 2, 9, 16);
+    found.evidence.time_us = found.evidence.p99_us = found.evidence.energy_uj = 11;
+    EXPECT_FALSE(displaces(found, known)) << to_string(c.objective);
+    found.evidence.*c.cost = 9;
+    EXPECT_TRUE(displaces(found, known)) << to_string(c.objective);
+  }
+}
+
+TEST(Record, WhereNothingIsOfTheWantedConditionsOthersServe) {
+  Record record;
+  record.put(sample_entry_under(kUsual, 1, 9, 16));
+  record.put(sample_entry_under(kGraph, 2, 9, 16));
+  record.put(sample_entry_under(kThroughput, 3, 1, 64));
+  struct Case {
+    Conditions wanted;
+    std::int64_t m;
+    int image;  ///< 0: a miss
+  };
+  for (const Case& c : {
+           Case{kUsual, 12, 1},
+           Case{kUsual, 40, 3},       // of another kind, and the only one
+           Case{kThroughput, 12, 3},  // though others were tuned for nearer sizes
+           Case{{Objective::kLatency, true, true}, 12, 2},  // equally near: one difference
+           Case{{Objective::kTail, false, false}, 12, 1},
+           Case{kEngine, 64, 3},
+           Case{kEngine, 65, 0},
+       }) {
+    const Entry* found = record.find({{"M", c.m}}, c.wanted);
+    ASSERT_EQ(found != nullptr, c.image != 0) << jit::to_text(c.wanted) << " " << c.m;
+    if (!found) continue;
+    EXPECT_EQ(found->plan.launches[0].image, sample_digest(c.image))
+        << jit::to_text(c.wanted) << " " << c.m;
+  }
+}
+
+TEST(Record, WhereNobodyTunesWhatIsNotWishedForIsAsGoodAsAnything) {
+  Record record;
+  record.put(sample_entry_under(kEngine, 1, 9, 16));
+  record.put(sample_entry_under(kThroughput, 2, 9, 16));
+  record.put(sample_entry_under(kUsual, 3, 1, 8));
+  struct Case {
+    jit::Wishes wishes;
+    std::int64_t m;
+    int image;  ///< 0: a miss
+    bool met;
+  };
+  for (const Case& c :
+       {Case{{}, 12, 2, true}, Case{{}, 8, 3, true}, Case{{}, 17, 0, false},
+        Case{{"", true, {}}, 12, 1, true}, Case{{"", true, {}}, 8, 3, false},
+        Case{{"throughput", {}, {}}, 12, 2, true}, Case{{"throughput", {}, true}, 12, 1, true},
+        Case{{"latency", {}, {}}, 12, 2, false}}) {
+    const Entry* found = value_of(find_wished(record, {{"M", c.m}}, c.wishes));
+    ASSERT_EQ(found != nullptr, c.image != 0) << c.m << c.wishes.objective;
+    if (!found) continue;
+    EXPECT_EQ(found->plan.launches[0].image, sample_digest(c.image)) << c.m << c.wishes.objective;
+    EXPECT_EQ(c.wishes.met_by(found->evidence.conditions), c.met) << c.m << c.wishes.objective;
+  }
+  EXPECT_FALSE(find_wished(record, {{"M", 12}}, {"speed", {}, {}}));
+}
+
+TEST(Record, TheNearestSizesComeBeforeTheWantedConditions) {
+  Record record;
+  record.put(sample_entry_under(kGraph, 1, 1000, 2000));
+  record.put(sample_entry_under(kUsual, 2, 9, 16));
+  record.put(sample_entry_under(kGraph, 3, 9, 16));
+  for (auto [m, image] : {std::pair{20, 3}, {1, 3}, {900, 1}})
+    EXPECT_EQ(record.nearest({{"M", m}}, kGraph)->plan.launches[0].image, sample_digest(image))
+        << m;
+  EXPECT_EQ(record.nearest({{"M", 900}}, kUsual)->plan.launches[0].image, sample_digest(1));
+}
+
 TEST(Record, NamesEachImageOnce) {
   Record record = sample_record(1);
   record.entries[1].plan.launches.push_back(record.entries[0].plan.launches[0]);
@@ -151,6 +292,7 @@ TEST(Record, NamesEachImageOnce) {
 TEST(Record, ComesBackFromItsBytes) {
   Record record = sample_record();
   record.entries[1].narrow = {};
+  record.entries[1].evidence.conditions = kEngine;
   auto back = value_of(unpack_record(pack(record)));
   ASSERT_TRUE(back);
   EXPECT_EQ(*back, record);
@@ -158,8 +300,10 @@ TEST(Record, ComesBackFromItsBytes) {
 
 TEST(Record, OfAnotherVersionIsAMiss) {
   std::string bytes = pack(sample_record());
-  bytes[4] = 99;
-  EXPECT_EQ(value_of(unpack_record(bytes)), std::nullopt);
+  for (std::uint32_t version : {kRecordVersion - 1, 99u}) {  // the one before knew no conditions
+    bytes[4] = char(version);
+    EXPECT_EQ(value_of(unpack_record(bytes)), std::nullopt) << version;
+  }
 }
 
 TEST(Record, EveryFlippedByteIsNoticed) {
@@ -211,6 +355,7 @@ TEST(Record, RefusesWithTheReason) {
 TEST(Record, ComesBackFromItsJson) {
   Record record = sample_record();
   record.entries[1].narrow = {};
+  record.entries[1].evidence.conditions = kEngine;
   std::string line = to_json(record);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_EQ(value_of(record_from_json(line)), record);
@@ -245,6 +390,11 @@ TEST(Record, JsonIsRefusedWithTheFieldAndTheValue) {
                 "record.entries.evidence.tried is 99999999999, expected an integer of 32 bits"},
            Case{replaced("\"time_kind\":\"measured\"", "\"time_kind\":\"guessed\""),
                 "record.entries.evidence.time_kind is \"guessed\", expected measured or modelled"},
+           Case{replaced("\"objective\":\"latency\"", "\"objective\":\"speed\""),
+                "record.entries.evidence.conditions.objective is \"speed\", expected latency, "
+                "throughput, p99 or energy"},
+           Case{replaced("\"graph\":false", "\"graph\":0"),
+                "record.entries.evidence.conditions.graph is 0, expected true or false"},
            Case{replaced("\"generator\":\"", "\"generator\":\"xyz"),
                 "record.generator: digest is 'xyz" + sample_digest(-1).hex() +
                     "', expected 32 hexadecimal digits"},

@@ -77,6 +77,11 @@ inline Entry sample_entry(int image, std::int64_t low, std::int64_t high) {
   entry.evidence.baseline_us = 20;
   entry.evidence.margin = 0.375;
   entry.evidence.baseline = "unfused defaults";
+  entry.evidence.p99_us = 14;
+  entry.evidence.energy_uj = 3000;
+  entry.evidence.launch_overhead_us = 1.5;
+  entry.evidence.sm_clock_mhz = 1980;
+  entry.evidence.temperature_c = 45;
   entry.evidence.seed = 7;
   entry.evidence.tried = 12;
   entry.evidence.failed = 1;

@@ -70,6 +70,24 @@ TEST_P(AnyStore, UpdatesInPlace) {
   EXPECT_EQ(value_of(store->get(record.key))->entries, record.entries);
 }
 
+TEST_P(AnyStore, ATuneUnderOtherConditionsLosesNothing) {
+  auto store = this->store();
+  Record latency = sample_record(1), throughput = latency;
+  for (Entry& entry : throughput.entries) {
+    entry.evidence.conditions.objective = jit::Objective::kThroughput;
+    entry.evidence.time_us /= 2;
+  }
+  for (const Record* tuned : {&latency, &throughput, &latency})
+    must(store->update(latency.key, [&](Record& known) {
+      for (const Entry& entry : tuned->entries) known.offer(entry);
+    }));
+  auto known = *value_of(store->get(latency.key));
+  EXPECT_EQ(known.entries.size(), 4u);
+  for (const Record* tuned : {&latency, &throughput})
+    for (const Entry& entry : tuned->entries)
+      EXPECT_EQ(*known.find(entry.evidence.sizes, entry.evidence.conditions), entry);
+}
+
 TEST_P(AnyStore, UpdatesOfManyThreadsAllCount) {
   auto store = this->store();
   Key key = sample_record(1).key;

@@ -127,6 +127,37 @@ TEST_F(ClientTest, ABetterPlanIsAdoptedOnlyWhereTheCallerSaysSo) {
   EXPECT_EQ(run(old, y), 1);
 }
 
+TEST_F(ClientTest, AClientThatSaysHowItLaunchesGetsThePlansTunedForThat) {
+  server_.start();
+  Client eager = open();
+  Plan first = value_of(eager.plan(load(eager), {16}));
+  EXPECT_STREQ(first.info().objective, "") << "a fallback was not tuned";
+  ASSERT_TRUE(wait_for_better(first));
+  must(first.adopt());
+  EXPECT_STREQ(first.info().objective, "latency");
+  EXPECT_EQ(first.info().graph, 0);
+
+  Options options = this->options();
+  options.graph = true;
+  Client graphs = value_of(Client::open(options));
+  Plan second = value_of(graphs.plan(load(graphs), {16}));
+  EXPECT_EQ(second.info().source, TW_SOURCE_OTHER);
+  EXPECT_EQ(second.info().version, first.info().version);
+  EXPECT_EQ(second.info().graph, 0) << "it was tuned on a stream";
+  ASSERT_TRUE(wait_for_better(second));
+  must(second.adopt());
+  EXPECT_EQ(second.info().source, TW_SOURCE_HIT);
+  EXPECT_EQ(second.info().graph, 1);
+  EXPECT_FALSE(value_of(first.poll())) << "nothing new for who launches on a stream";
+
+  options.objective = "speed";
+  auto refused = Client::open(options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().message,
+            "options: objective is 'speed', expected latency, throughput, p99 or energy");
+}
+
 TEST_F(ClientTest, ACapturedGraphKeepsLaunchingWhatItCaptured) {
   server_.start();
   Client client = open();

@@ -91,6 +91,9 @@ TEST_F(Command, NamesWhatIsWrongWithAFlagAndExitsWithTwo) {
       {"tune " + swiglu + " --shape M=4 --budget 0",
        "--budget: is 0, expected a number of at least 1\n"
        "Run with --help for more information.\n"},
+      {"get " + swiglu + " --shape M=4 --objective speed",
+       "--objective: speed not in {latency,throughput,p99,energy}\n"
+       "Run with --help for more information.\n"},
       {"generate " + swiglu + " --family gemm",
        "tilewright: --family is 'gemm', expected one of pointwise, row_reduction, simt_gemm\n"},
       {"generate " + swiglu + " --group gate,foo",
@@ -196,6 +199,43 @@ TEST_F(Command, TunesServesFromTheStoreAndRecalls) {
   EXPECT_EQ(json::parse(run("get " + kSmall + " --json").out), plan);
 }
 
+TEST_F(Command, TunesUnderOtherConditionsStaySideBySide) {
+  const std::string tune = "tune " + kSmall + " --budget 2 --seed 7 --json";
+  const auto get = [&](const std::string& flags) {
+    auto got = run("get " + kSmall + " --json " + flags);
+    EXPECT_EQ(got.code, 0) << got.out;
+    return json::parse(got.out);
+  };
+  const auto eager = json::parse(run(tune).out);
+  EXPECT_EQ(eager["conditions"],
+            (json{{"objective", "latency"}, {"graph", false}, {"warm_l2", false}}));
+  // Better than nothing, and said to be of others.
+  EXPECT_EQ(get("--graph")["source"], "other");
+  EXPECT_EQ(get("--graph")["conditions"], eager["conditions"]);
+  const auto served = json::parse(run(tune + " --objective throughput --graph").out);
+  EXPECT_EQ(served["conditions"],
+            (json{{"objective", "throughput"}, {"graph", true}, {"warm_l2", false}}));
+  for (const auto& [flags, report] : {std::pair{"", &eager},
+                                      {"--stream", &eager},
+                                      {"--objective latency --cold-l2", &eager},
+                                      {"--objective throughput --graph", &served},
+                                      {"--graph", &served}}) {
+    const auto plan = get(flags);
+    EXPECT_EQ(plan["source"], "hit") << flags;
+    EXPECT_EQ(plan["conditions"], (*report)["conditions"]) << flags;
+    EXPECT_EQ(plan["time_us"], (*report)["choice"]["time_us"]) << flags;
+  }
+  auto listed = run("cache list");
+  for (const char* text : {" latency, stream, cold L2:", " throughput, graph, cold L2:"})
+    EXPECT_NE(listed.out.find(text), std::string::npos) << listed.out;
+  // An export keeps them.
+  auto lines = (folder_ / "lines").string();
+  ASSERT_EQ(run("cache export " + lines).code, 0);
+  fs::rename(folder_ / "cache", folder_ / "first");
+  ASSERT_EQ(run("cache import " + lines).code, 0);
+  EXPECT_EQ(run("cache list").out, listed.out);
+}
+
 TEST_F(Command, SweepsAModelAndGoesOnWhereItStopped) {
   auto model = folder_ / "tiny.yaml";
   std::ofstream(model) << "model: tiny\n"
@@ -210,6 +250,10 @@ TEST_F(Command, SweepsAModelAndGoesOnWhereItStopped) {
   auto items = json::parse(second.out)["items"];
   ASSERT_EQ(items.size(), 2u) << second.out;
   for (const auto& item : items) EXPECT_EQ(item["state"], "kept") << item;
+  // Under other conditions it is another sweep.
+  auto graphs = json::parse(run(arguments + " --graph").out);
+  EXPECT_TRUE(graphs["conditions"]["graph"].get<bool>());
+  for (const auto& item : graphs["items"]) EXPECT_NE(item["state"], "kept") << item;
 }
 
 /// With a daemon that owns the cache.
@@ -278,6 +322,9 @@ TEST_F(CommandBesideADaemon, TheDaemonTunesAndTheReportIsTheSame) {
   for (const char* member : {"problem", "partitions", "baseline", "margin", "seconds"})
     EXPECT_TRUE(report.contains(member)) << member;
   EXPECT_EQ(json::parse(run_line(beside("get " + kSmall + " --json")).out)["source"], "hit");
+  auto other = json::parse(run_line(beside("get " + kSmall + " --json --warm-l2")).out);
+  EXPECT_EQ(other["source"], "other");
+  EXPECT_EQ(other["conditions"], report["conditions"]);
   auto text = run_line(beside(tune));
   EXPECT_EQ(text.code, 0);
   EXPECT_NE(text.out.find("<- choice"), std::string::npos) << text.out;

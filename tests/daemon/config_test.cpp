@@ -27,7 +27,8 @@ std::string shown(const Config& c) {
       << c.device.ordinal << "\n"
       << c.tune.background << " " << c.tune.evaluations << " " << c.tune.seconds << " "
       << c.tune.strategy << " " << c.tune.seed << " " << c.tune.queue << " " << c.tune.retry_after_s
-      << " " << c.tune.when << " " << c.tune.patience_s << " " << c.tune.memory_bytes << "\n"
+      << " " << c.tune.when << " " << c.tune.patience_s << " " << c.tune.memory_bytes << " "
+      << jit::to_text(c.tune.conditions) << "\n"
       << c.fallback.verify << " " << c.fallback.verify_deadline_s << "\n"
       << c.io_threads << " " << c.worker_threads << " " << c.compile_workers << "\n"
       << c.log_level << " " << c.log_file << "\n";
@@ -49,16 +50,17 @@ TEST(Config, ReadsEveryOption) {
       "cache: {folder: /c, cap: 10 B, replies: 2 GiB}\n"
       "device: {kind: virtual, virtual_device: l4, ordinal: 2}\n"
       "tune: {background: false, evaluations: 5, time: 3 s, strategy: exhaustive, seed: 9,\n"
-      "  queue: 0, retry_after: 1 min, when: always, patience: 5 s, memory: 3 MiB}\n"
+      "  queue: 0, retry_after: 1 min, when: always, patience: 5 s, memory: 3 MiB,\n"
+      "  objective: p99, graph: true, warm_l2: true}\n"
       "fallback: {verify: false, verify_deadline: 250 ms}\n"
       "threads: {io: 2, workers: 3, compile: 4}\n"
       "log: {level: debug, file: /l}\n",
       "x.yaml"));
-  EXPECT_EQ(
-      shown(c),
-      "\"/run/x.sock\"750 uid 1 uid 1000 3 2048 1048576 1536 7 100 2000 60000 500\n"
-      "\"/c\" 10 2147483648\n1 l4 2\n0 5 3 exhaustive 9 0 60 always 5 3145728\n0 0.25\n2 3 4\n"
-      "debug \"/l\"\n");
+  EXPECT_EQ(shown(c),
+            "\"/run/x.sock\"750 uid 1 uid 1000 3 2048 1048576 1536 7 100 2000 60000 500\n"
+            "\"/c\" 10 2147483648\n1 l4 2\n0 5 3 exhaustive 9 0 60 always 5 3145728 p99, graph, "
+            "warm L2\n0 0.25\n2 3 4\n"
+            "debug \"/l\"\n");
 }
 
 TEST(Config, RefusesWithFileLineAndValue) {
@@ -71,6 +73,11 @@ TEST(Config, RefusesWithFileLineAndValue) {
                "x.yaml:2: socket.max_connections is 'many', expected an integer from 1 to 1048576"},
            Case{"tune:\n  when: busy\n",
                 "x.yaml:2: tune.when is 'busy', expected one of never, idle, always"},
+           Case{"tune:\n  objective: speed\n",
+                "x.yaml:2: tune.objective is 'speed', expected one of latency, throughput, p99, "
+                "energy"},
+           Case{"tune:\n  graph: stream\n",
+                "x.yaml:2: tune.graph is 'stream', expected true or false"},
            Case{"socket:\n  max_connections: 0\n",
                 "x.yaml:2: socket.max_connections is '0', expected an integer from 1 to 1048576"},
            Case{"socket:\n  directory_mode: '0800'\n",
@@ -96,7 +103,8 @@ TEST(Config, RefusesWithFileLineAndValue) {
                 "x.yaml:2: tune.background is 'yes', expected true or false"},
            Case{"tune:\n  budget: 5\n",
                 "x.yaml:2: unknown option 'budget', expected one of background, evaluations, time, "
-                "strategy, seed, queue, retry_after, when, patience, memory"},
+                "strategy, seed, queue, retry_after, when, patience, memory, objective, graph, "
+                "warm_l2"},
            Case{"\ntunes: {}\n",
                 "x.yaml:2: unknown option 'tunes', expected one of socket, cache, device, tune, "
                 "fallback, threads, log"},

@@ -39,6 +39,7 @@ class FakePlanner : public Planner {
     {
       std::lock_guard lock(mutex_);
       last_settings = settings;
+      last_conditions = problem.conditions;
     }
     TuneOutcome outcome;
     for (int step = 1; step <= steps; ++step) {
@@ -54,6 +55,7 @@ class FakePlanner : public Planner {
     wait_at_gate();
     if (tune_error) return fail(*tune_error);
     Planned best = planned(problem, tuned_image ? tuned_image : 2 + tunes, "pointwise tuned");
+    best.entry.evidence.conditions = problem.conditions;
     for (const auto& image : best.images) TILEWRIGHT_TRY(store_.put_image(*image));
     TILEWRIGHT_TRY(store_.update(problem.key, [&](cache::Record& record) {
       record.generator = generator();
@@ -105,6 +107,7 @@ class FakePlanner : public Planner {
   std::vector<std::string> last_nearest;
   TuneSettings last_settings;
   std::string failed_prefix = "ab";  ///< two trials failed whose ids begin so
+  jit::Conditions last_conditions;
   bool verified = true;
   std::int64_t reach = 0;  ///< of chosen_for to both sides of the sizes
   int tuned_image = 0;     ///< 0: another one of each tune
@@ -126,7 +129,7 @@ class FakePlanner : public Planner {
 
 /// The sample operator's problem at M rows.
 inline protocol::Problem sample_problem(std::int64_t rows, int columns = 4096) {
-  return {templates::print(cache::testing::sample_operator(columns)), {rows}, {}};
+  return {templates::print(cache::testing::sample_operator(columns)), {rows}, {}, {}};
 }
 
 }  // namespace tilewright::daemon::testing

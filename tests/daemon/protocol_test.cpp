@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "daemon/protocol/frames_generated.h"
 #include "daemon/protocol/image_bundle.h"
 #include "daemon/protocol/memory_file.h"
 #include "daemon/protocol/messages.h"
@@ -19,7 +20,7 @@ using cache::testing::sample_digest;
 using cache::testing::sample_image;
 using cache::testing::value_of;
 
-Problem problem() { return {"operator: x\n", {1, -2, 3}, sample_digest(5)}; }
+Problem problem() { return {"operator: x\n", {1, -2, 3}, sample_digest(5), {"p99", true, false}}; }
 
 /// One of every kind, every field another than its default.
 std::vector<Message> all_messages() {
@@ -35,6 +36,7 @@ std::vector<Message> all_messages() {
   plan.groups = {"a", "b"};
   plan.images = {sample_digest(2), sample_digest(3)};
   plan.image_bytes = 999;
+  plan.conditions = jit::Conditions{jit::Objective::kEnergy, true, true};
   return {Hello{1, "test"},
           Welcome{1,
                   "server",
@@ -44,7 +46,8 @@ std::vector<Message> all_messages() {
                   "/cache",
                   "/configs",
                   sample_digest(21),
-                  "13.0"},
+                  "13.0",
+                  jit::Conditions{jit::Objective::kTail, true, true}},
           Failure{{ErrorCode::kHang, "message", "detail"}},
           Get{problem(), false, {sample_digest(6)}},
           plan,
@@ -52,7 +55,7 @@ std::vector<Message> all_messages() {
           Subscribed{sample_digest(7)},
           Unsubscribe{8},
           Better{sample_digest(9), 10},
-          Tune{problem(), 11, 12.5, 13, "random", -14, true, true, true, 22, "p99", 0.5, "idle"},
+          Tune{problem(), 11, 12.5, 13, "random", -14, true, 22, 0.5, "idle"},
           Progress{1, 2, 3.5, 4.5, 5.5, "simt_gemm block_m=64"},
           Tuned{"{}", true, "text", "64 evaluations"},
           Cancel{15},
@@ -101,7 +104,35 @@ TEST(Messages, KeepTheFieldsOfAPlan) {
   EXPECT_EQ(got.groups, want.groups);
   EXPECT_EQ(got.images, want.images);
   EXPECT_EQ(got.image_bytes, 999u);
+  EXPECT_EQ(got.conditions, want.conditions);
   EXPECT_EQ(std::get<Get>(value_of(decode_body(encode_body(all[3])))).problem, problem());
+}
+
+TEST(Messages, KeepWhatIsNotWishedFor) {
+  for (const jit::Wishes& wishes : {jit::Wishes{}, jit::Wishes{"", false, std::nullopt},
+                                    jit::Wishes{"latency", std::nullopt, true}}) {
+    Get get;
+    get.problem.wishes = wishes;
+    EXPECT_EQ(std::get<Get>(value_of(decode_body(encode_body(get)))).problem.wishes, wishes);
+  }
+  Plan fallback;
+  EXPECT_EQ(std::get<Plan>(value_of(decode_body(encode_body(fallback)))).conditions, std::nullopt);
+}
+
+TEST(Messages, OfATuneWithoutWishesItsOwnFieldsCount) {
+  flatbuffers::FlatBufferBuilder builder;
+  auto problem = wire::CreateProblem(builder, builder.CreateString("operator: x\n"));
+  auto objective = builder.CreateString("throughput");
+  wire::TuneBuilder tune(builder);
+  tune.add_problem(problem);
+  tune.add_graph(true);
+  tune.add_objective(objective);
+  auto body = tune.Finish();
+  builder.Finish(wire::CreateFrame(builder, wire::Body::Tune, body.Union()),
+                 wire::FrameIdentifier());
+  auto read = value_of(
+      decode_body({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()}));
+  EXPECT_EQ(std::get<Tune>(read).problem.wishes, (jit::Wishes{"throughput", true, false}));
 }
 
 TEST(Spinning, StopsWhereNothingComesInTimeAndTriesAgainNowAndThen) {

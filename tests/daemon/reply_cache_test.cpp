@@ -96,7 +96,7 @@ TEST(ReplyCache, RefusesAReplyMadeFromWhatWasReplacedMeanwhile) {
 }
 
 TEST(ReplyCache, DigestsAllThatARequestAsksWith) {
-  protocol::Problem problem{"text", {1, 2}, sample_digest(1)};
+  protocol::Problem problem{"text", {1, 2}, sample_digest(1), {}};
   Digest digest = ReplyCache::request_digest(problem);
   EXPECT_EQ(ReplyCache::request_digest(problem), digest);
   auto with = [&](auto change) {
@@ -108,6 +108,9 @@ TEST(ReplyCache, DigestsAllThatARequestAsksWith) {
   EXPECT_NE(with([](auto& p) { p.sizes = {2, 1}; }), digest);
   EXPECT_NE(with([](auto& p) { p.sizes = {1}; }), digest);
   EXPECT_NE(with([](auto& p) { p.device = {}; }), digest);
+  EXPECT_NE(with([](auto& p) { p.wishes.objective = "p99"; }), digest);
+  EXPECT_NE(with([](auto& p) { p.wishes.graph = false; }), digest);
+  EXPECT_NE(with([](auto& p) { p.wishes.warm_l2 = false; }), digest);
 }
 
 }  // namespace

@@ -135,26 +135,121 @@ TEST_F(ServiceTest, WhatATuneIsAskedForWithReachesThePlanner) {
   config_.tune.evaluations = 7;
   auto tune = [&](protocol::Tune request) {
     std::promise<Result<TuneOutcome>> answer;
-    request.problem = sample_problem(16);
+    request.problem.operator_text = sample_problem(16).operator_text;
+    request.problem.sizes = {16};
     value_of(
         service_->tune(request, {{}, [&](const auto& outcome) { answer.set_value(outcome); }}));
     EXPECT_EQ(value_of(answer.get_future().get()).joined, "");
-    return to_text(planner_.last_settings);
+    return to_text(planner_.last_settings) + "; " + jit::to_text(planner_.last_conditions);
   };
   protocol::Tune all;
   all.evaluations = 5;
   all.seconds = -1;
   all.seed = 9;
   all.strategy = "exhaustive";
-  all.graph = all.warm_l2 = all.replace = true;
+  all.replace = true;
+  all.problem.wishes = {"p99", true, true};
   all.sample_blocks = 0;
-  all.objective = "p99";
   all.precision = 0.005;
   all.when = "always";
-  EXPECT_EQ(tune({}), "7 evaluations, 77 s, seed 1, random");
+  EXPECT_EQ(tune({}), "7 evaluations, 77 s, seed 1, random; latency, stream, cold L2");
   EXPECT_EQ(tune(all),
-            "5 evaluations, seed 9, exhaustive, graph, warm L2, p99, to 0.5 %, when always, fresh, "
-            "0 sampled blocks");
+            "5 evaluations, seed 9, exhaustive, to 0.5 %, when always, fresh, 0 sampled blocks; "
+            "p99, graph, warm L2");
+}
+
+/// The sample problem, as somebody asks for it who launches plans in this way.
+protocol::Problem asked(std::int64_t rows, jit::Wishes wishes) {
+  protocol::Problem problem = sample_problem(rows);
+  problem.wishes = std::move(wishes);
+  return problem;
+}
+
+TEST_F(ServiceTest, TunesUnderOtherConditionsAreFoundEachUnderItsOwn) {
+  config_.tune.background = false;
+  restart();
+  auto tune = [&](const jit::Wishes& wishes) {
+    protocol::Tune request;
+    request.problem = asked(16, wishes);
+    value_of(service_->tune(request, {nullptr, [](const auto&) {}}));
+    ASSERT_TRUE(drain());
+  };
+  const jit::Wishes eager{"latency", false, false}, served{"throughput", true, true};
+  tune(eager);
+  const protocol::Plan first = plan(asked(16, eager));
+  tune(served);  // its time is another quantity: neither is lost
+  const protocol::Plan second = plan(asked(16, served));
+  EXPECT_NE(second.plan_version, first.plan_version);
+  EXPECT_EQ(second.source, protocol::Source::kHit);
+  EXPECT_EQ(second.conditions, (jit::Conditions{jit::Objective::kThroughput, true, true}));
+  for (const jit::Wishes& wishes : {eager, jit::Wishes{}}) {
+    const protocol::Plan again = plan(asked(16, wishes));
+    EXPECT_EQ(again.plan_version, first.plan_version);
+    EXPECT_EQ(again.source, protocol::Source::kHit);
+    EXPECT_EQ(again.conditions, jit::Conditions());
+  }
+  restart();  // from the store, too
+  EXPECT_EQ(plan(asked(16, served)).plan_version, second.plan_version);
+  EXPECT_EQ(plan(asked(16, eager)).plan_version, first.plan_version);
+  EXPECT_EQ(planner_.fallbacks, 0);
+}
+
+TEST_F(ServiceTest, APlanOfOtherConditionsServesUntilThereIsOneOfTheWanted) {
+  value_of(get(sample_problem(16)));
+  ASSERT_TRUE(drain());
+  const protocol::Plan eager = plan(sample_problem(16));
+  planner_.close_gate();
+  std::vector<std::uint64_t> told;
+  const protocol::Problem wanted = asked(16, {"", true, std::nullopt});
+  const protocol::Plan other = plan(wanted);
+  EXPECT_EQ(other.source, protocol::Source::kOther);
+  EXPECT_EQ(other.plan_version, eager.plan_version);
+  EXPECT_EQ(other.conditions, jit::Conditions()) << "those that it was tuned under";
+  EXPECT_EQ(planner_.fallbacks, 1) << "only of the very first";
+  EXPECT_EQ(counter("other_conditions"), 1);
+  value_of(service_->subscribe({wanted, other.plan_version},
+                               [&](std::uint64_t version) { told.push_back(version); }));
+  planner_.open_gate();
+  ASSERT_TRUE(drain());
+  const protocol::Plan graph = plan(wanted);
+  EXPECT_EQ(graph.source, protocol::Source::kHit);
+  EXPECT_EQ(graph.conditions, (jit::Conditions{jit::Objective::kLatency, true, false}));
+  EXPECT_NE(graph.plan_version, eager.plan_version);
+  EXPECT_EQ(told, std::vector<std::uint64_t>{graph.plan_version});
+  EXPECT_EQ(plan(sample_problem(16)).plan_version, eager.plan_version);
+  EXPECT_EQ(planner_.tunes, 2);
+}
+
+TEST_F(ServiceTest, BackgroundTunesAndGetsWithoutWishesAreAsTheDaemonIsConfigured) {
+  config_.tune.conditions = {jit::Objective::kThroughput, true, false};
+  restart();
+  value_of(get(sample_problem(16)));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.last_conditions, config_.tune.conditions);
+  const protocol::Plan served = plan(sample_problem(16));
+  EXPECT_EQ(served.source, protocol::Source::kHit);
+  EXPECT_EQ(served.conditions, config_.tune.conditions);
+  EXPECT_EQ(service_->welcome().conditions, config_.tune.conditions);
+  // A wish replaces what it says, and no more.
+  EXPECT_EQ(plan(asked(16, {"", true, std::nullopt})).source, protocol::Source::kHit);
+  EXPECT_EQ(plan(asked(16, {"p99", std::nullopt, true})).source, protocol::Source::kOther);
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.last_conditions, (jit::Conditions{jit::Objective::kTail, true, true}));
+}
+
+TEST_F(ServiceTest, WishesThatNobodyCanMeetAreOneError) {
+  auto unknown = get(asked(16, {"speed", {}, {}}));
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(unknown.error().message,
+            "objective is 'speed', expected latency, throughput, p99 or energy");
+  planner_.served.virtual_gpu = true;
+  auto energy = get(asked(16, {"energy", {}, {}}));
+  ASSERT_FALSE(energy);
+  EXPECT_EQ(energy.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(energy.error().message,
+            "objective is energy on NVIDIA H200, which is virtual, expected a real device");
+  EXPECT_EQ(planner_.fallbacks, 0);
 }
 
 TEST_F(ServiceTest, AReplyCarriesPlansAndImages) {
@@ -227,7 +322,7 @@ TEST_F(ServiceTest, OtherNamesForTheSameProblemFindItsRecord) {
   ASSERT_TRUE(drain());
   auto record = *value_of(store_->get(cache::Key::of(sample_operator(), sample_device())));
   EXPECT_EQ(record.entries.size(), 2u);
-  EXPECT_TRUE(record.find({{"M", 32}}));
+  EXPECT_TRUE(record.find({{"M", 32}}, {}));
 }
 
 TEST_F(ServiceTest, TheNearestEntryIsTheFallbacksSeed) {

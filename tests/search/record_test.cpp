@@ -20,12 +20,23 @@ TuneRequest request() {
 TEST(Entry, HoldsPlansAndEvidenceOfTheChoice) {
   TuneReport report = samples::report();
   report.partitions[0].groups[0].indices = {0, 1};
+  report.choice_sample.p99_us = 5;
+  report.choice_sample.energy_uj = 700;
+  report.choice_sample.launch_overhead_us = 2.5;
+  report.choice_sample.sm_clock_mhz = 1980;
+  report.choice_sample.temperature_c = 45;
   const auto entry = to_entry(report, request());
   ASSERT_TRUE(entry) << entry.error().message;
   EXPECT_EQ(entry->plan, samples::report().plan);
   EXPECT_EQ(entry->narrow, samples::report().narrow);
   EXPECT_EQ(entry->groups, std::vector<std::string>{"pointwise threads=256 width=8 of 0+1"});
   EXPECT_EQ(entry->evidence.time_us, 4);
+  EXPECT_EQ(entry->evidence.conditions, jit::Conditions());
+  EXPECT_EQ(entry->evidence.p99_us, 5);
+  EXPECT_EQ(entry->evidence.energy_uj, 700);
+  EXPECT_EQ(entry->evidence.launch_overhead_us, 2.5);
+  EXPECT_EQ(entry->evidence.sm_clock_mhz, 1980u);
+  EXPECT_EQ(entry->evidence.temperature_c, 45u);
   EXPECT_EQ(entry->evidence.baseline_us, 10);
   EXPECT_EQ(entry->evidence.margin, 0.6);
   EXPECT_TRUE(entry->evidence.modelled);
@@ -88,12 +99,31 @@ TEST(StoredReport, IsFoundBesideOtherShapesAndItsImages) {
   ASSERT_TRUE(record && *record);
   EXPECT_EQ((*record)->generator, request().generator);
   EXPECT_EQ((*record)->entries.size(), 2u);
-  ASSERT_NE((*record)->find({{"M", 256}}), nullptr);
-  EXPECT_EQ((*record)->find({{"M", 17}}), nullptr);
+  ASSERT_NE((*record)->find({{"M", 256}}, {}), nullptr);
+  EXPECT_EQ((*record)->find({{"M", 17}}, {}), nullptr);
   for (const Digest& digest : (*record)->images()) {
     const auto image = store->image(digest);
     EXPECT_TRUE(image && *image) << digest.hex();
   }
+}
+
+TEST(StoredReport, OfAnotherObjectiveIsKeptBesideTheOneBefore) {
+  const auto store = cache::memory_store();
+  TuneReport report = samples::report();
+  ASSERT_TRUE(store_report(*store, report, request()));
+  TuneRequest served = request();
+  served.measure.objective = Objective::kThroughput;
+  served.measure.graph = true;
+  served.measure.cold_l2 = false;
+  report.choice_sample.time_us /= 4;
+  ASSERT_TRUE(store_report(*store, report, served));
+  const auto record = store->get(cache::Key::of(*request().op, report.device));
+  ASSERT_TRUE(record && *record);
+  ASSERT_EQ((*record)->entries.size(), 2u);
+  const jit::Conditions engine{Objective::kThroughput, true, true};
+  EXPECT_EQ((*record)->find({{"M", 16}}, {})->evidence.time_us, 4);
+  EXPECT_EQ((*record)->find({{"M", 16}}, engine)->evidence.time_us, 1);
+  EXPECT_EQ((*record)->find({{"M", 16}}, engine)->evidence.conditions, engine);
 }
 
 TEST(StoredReport, OfAnotherGeneratorReplacesWhatWasThere) {

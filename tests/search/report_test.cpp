@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 TEST(ReportText, ShowsWhatWasFoundAndWhatFailed) {
   EXPECT_EQ(to_text(samples::report()),
             R"(step M=16 on NVIDIA H200 (virtual)
+tuned for latency, stream, cold L2
 the device is virtual: times are modelled, not measured
 
 partition 0: 1 kernel, 4.00 us modelled as a whole, moves 4096 B, saves 4096 B  <- choice
@@ -106,6 +107,8 @@ TEST(ReportText, AMeasuredMarginHasItsInterval) {
 TEST(ReportJson, HasTheFieldsThatProgramsRead) {
   const nlohmann::json json = to_json(samples::report());
   EXPECT_EQ(json["problem"], "step M=16");
+  EXPECT_EQ(json["conditions"],
+            (nlohmann::json{{"objective", "latency"}, {"graph", false}, {"warm_l2", false}}));
   EXPECT_EQ(json["device"]["name"], "NVIDIA H200 (virtual)");
   EXPECT_EQ(json["device"]["virtual"], true);
   ASSERT_EQ(json["partitions"].size(), 2u);
