@@ -32,7 +32,7 @@ class Worker {
   /// Starts the child where there is none, or where it is due to be recycled.
   /// Returns NVRTC's version.
   Result<std::string> ready(int stop) {
-    if (child_ && child_->died_idle()) child_.reset();
+    if (child_ && (child_->died_idle() || !answers(stop))) child_.reset();
     if (child_ && served_ >= options_.compiles_per_worker) child_.reset();
     if (child_) return version_;
     served_ = 0;
@@ -63,6 +63,9 @@ class Worker {
   std::atomic<int> pid{0};
 
  private:
+  /// A worker that was stopped or is stuck would take a sound source's whole deadline with it.
+  bool answers(int stop) { return child_->exchange({}, {options_.heartbeat, 0}, stop).has_value(); }
+
   const CompilePoolOptions& options_;
   std::shared_ptr<const std::string> setup_;
   std::optional<ChildProcess> child_;

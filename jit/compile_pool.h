@@ -16,6 +16,8 @@ namespace tilewright::jit {
 struct CompilePoolOptions {
   int workers = 0;  ///< 0: one per core
   std::chrono::milliseconds deadline{60'000};
+  /// An idle worker that gives no sign of life within it is replaced before it is given anything.
+  std::chrono::milliseconds heartbeat{2'000};
   std::size_t memory_bytes = std::size_t{4} << 30;
   int compiles_per_worker = 500;
   std::string worker_path;  ///< empty: `tilewright-compile-worker`, as find_program finds it

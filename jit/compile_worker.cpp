@@ -40,6 +40,10 @@ int run_compile_worker(int socket, const CompileWorkerHooks& hooks) {
     auto frame = read_frame(socket);
     if (!frame) return 1;
     if (!*frame) return 0;
+    if ((*frame)->empty()) {  // a sign of life is asked for
+      if (!write_frame(socket, {})) return 1;
+      continue;
+    }
     auto task = decode_task(**frame);
     if (!task) return 1;
     if (!write_frame(socket, serve(*compiler, *task, hooks))) return 1;

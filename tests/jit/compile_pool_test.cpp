@@ -157,6 +157,24 @@ TEST(CompilePool, AWorkerKilledWhileIdleCostsNothing) {
   EXPECT_NE(pool->worker_pids().front(), pid);
 }
 
+TEST(CompilePool, WorkersThatStandStillAreReplacedAndCostNothing) {
+  auto pool = start(2, [](auto& options) { options.heartbeat = 200ms; });
+  std::vector<std::shared_future<Result<Image>>> images;
+  for (int i = 0; i < 2; ++i)
+    images.push_back(pool->submit(kernel("k" + std::to_string(i), "slow"), kHopper));
+  for (auto& image : images) EXPECT_EQ(outcome(image.get()), "ok");
+  const auto stopped = pool->worker_pids();
+  ASSERT_EQ(stopped.size(), 2u);
+  for (int pid : stopped) kill(pid, SIGSTOP);
+  const auto begin = Clock::now();
+  images.clear();
+  for (int i = 0; i < 6; ++i)
+    images.push_back(pool->submit(kernel("n" + std::to_string(i), "slow"), kHopper));
+  for (auto& image : images) EXPECT_EQ(outcome(image.get()), "ok");
+  EXPECT_LT(Clock::now() - begin, 20s) << "not the deadline of a compile";
+  for (int pid : stopped) EXPECT_TRUE(gone(pid));
+}
+
 TEST(CompilePool, EqualSourcesInFlightJoinOneCompile) {
   auto pool = start(2);
   std::vector<std::shared_future<Result<Image>>> images;
