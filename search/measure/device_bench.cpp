@@ -23,7 +23,8 @@ Result<std::unique_ptr<BenchDevice>> BenchDevice::create(const jit::Context& con
                                                          std::shared_ptr<DeviceBudget> memory) {
   TILEWRIGHT_ASSIGN_OR_RETURN(jit::Stream stream, jit::Stream::create(context));
   auto device =
-      std::make_unique<BenchDevice>(BenchDevice{&context, std::move(stream), {}, {}, {}, {}});
+      std::make_unique<BenchDevice>(BenchDevice{&context, std::move(stream), {}, {}, {}, true, {}});
+  device->sets_l2 = !device->is_virtual();
   device->memory = memory ? std::move(memory) : std::make_shared<DeviceBudget>(context);
   // Without NVML nobody tells of clocks and heat; times are still times.
   if (auto telemetry = jit::Telemetry::open(context.driver(), context.ordinal()))
@@ -85,7 +86,7 @@ Result<void> DeviceBench::launch_once() {
 // Either keeps the device busy while the host enqueues, so that its haste or delay is not in the
 // times. The virtual device's model needs neither.
 Result<void> DeviceBench::set_l2() {
-  if (device_->is_virtual()) return {};
+  if (!device_->sets_l2) return {};
   if (!settings_.cold_l2) return launch_once();
   return device_->flush_l2();
 }

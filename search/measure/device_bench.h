@@ -37,6 +37,7 @@ struct BenchDevice {
   };
   std::vector<EventPair> events;
   CountedBuffer flush;
+  bool sets_l2 = true;                   ///< the virtual device's model needs none of it
   std::shared_ptr<DeviceBudget> memory;  ///< what it is counted in
 };
 
