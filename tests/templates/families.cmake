@@ -4,6 +4,7 @@ tilewright_test(families_test LABELS unit
     ${CMAKE_CURRENT_LIST_DIR}/families_accepts_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/families_config_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/families_names_test.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/generator_digest_test.cpp
   LIBRARIES tilewright::templates tilewright::yaml)
 
 tilewright_test(generate_test LABELS unit

@@ -192,6 +192,25 @@ TEST(Digest, DependsOnAllThatAKernelMayDependOn) {
   }
 }
 
+TEST(Digest, DependsOnHowAnOperandOfTheSameShapeLies) {
+  // Square, so that only the flag says which way.
+  const auto product = [](const char* flags) {
+    return digest(parsed(std::string(R"(operator: square
+dimensions: [M]
+inputs:
+  x: {dtype: bf16, shape: [M, 64]}
+  w: {dtype: bf16, shape: [64, 64]}
+body:
+  - y = matmul(x, w)") + flags +
+                         R"()
+outputs:
+  y: {dtype: bf16}
+)"));
+  };
+  EXPECT_NE(product(", transpose_b=true"), product(", transpose_b=false"));
+  EXPECT_EQ(product(", transpose_b=false"), product(""));
+}
+
 TEST(Print, WritesNestedCallsAsStatementsOfTheirOwn) {
   EXPECT_EQ(print(parsed(R"(operator: nested
 parameters: {T: f16, limit: 6}

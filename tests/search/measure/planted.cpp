@@ -43,6 +43,9 @@ std::string body(Kind kind) {
       return "  if (i < n) y[i] = i == n - 1 ? a[i] : a[i] + b[i];\n}\n";
     case Kind::kFaulting:
       return "  if (i < n) y[i + (i == n - 1 ? 1LL << 36 : 0)] = a[i] + b[i];\n}\n";
+    case Kind::kMisaligned:
+      return "  float* odd = reinterpret_cast<float*>(reinterpret_cast<char*>(y) + 2);\n"
+             "  if (i < n - 1) odd[i] = a[i] + b[i];\n}\n";
     case Kind::kEndless:
       return "  volatile float* seen = y;\n"
              "  if (i < n) y[i] = a[i] + b[i];\n"

@@ -10,7 +10,7 @@
 
 namespace tilewright::search::planted {
 
-enum class Kind { kRight, kSlower, kSlow, kWrong, kFaulting, kEndless };
+enum class Kind { kRight, kSlower, kSlow, kWrong, kFaulting, kMisaligned, kEndless };
 
 /// Compiled with NVRTC, once per kind. For `device`, the virtual one as a rule.
 Trial trial(Kind kind, const std::string& id, std::int64_t elements = 1000);

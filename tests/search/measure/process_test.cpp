@@ -120,8 +120,10 @@ TEST_F(ProcessTest, EachPlantedFailureIsTypedAndCostsOneTrial) {
     Kind kind;
     std::string outcome;
   };
-  for (const auto& [kind, outcome] :
-       {Case{Kind::kWrong, "wrong_result"}, {Kind::kFaulting, "fault"}, {Kind::kEndless, "hang"}}) {
+  for (const auto& [kind, outcome] : {Case{Kind::kWrong, "wrong_result"},
+                                      {Kind::kFaulting, "fault"},
+                                      {Kind::kMisaligned, "fault"},
+                                      {Kind::kEndless, "hang"}}) {
     Trial trial = planted::trial(kind, outcome);
     trial.measure.deadline_s = kind == Kind::kEndless ? 0.5 : 20;
     const TrialResult result = run(trial);

@@ -208,6 +208,31 @@ TEST_F(SharedTest, TrialsKeepTheirCapOfDeviceMemory) {
   EXPECT_GE(most, std::uint64_t{120} << 20);
 }
 
+TEST_F(SharedTest, ManyTrialsOfOneProblemTakeTheDeviceMemoryOfOne) {
+  start({});
+  auto board = Board::open(file_, kMemory);
+  ASSERT_TRUE(board) << board.error().message;
+  const auto used = [&] {
+    std::uint64_t bytes = 0;
+    for (const auto& process : (*board)->processes())
+      if (!process.ours && process.pid != std::uint32_t(other_->pid())) bytes = process.used;
+    return bytes;
+  };
+  // Three tensors of 4 MiB, the inputs once for each kind of data; chosen blocks are enough.
+  std::vector<std::uint64_t> after;
+  for (const Kind kind : {Kind::kRight, Kind::kWrong, Kind::kSlower, Kind::kRight, Kind::kWrong}) {
+    Trial trial = planted::trial(kind, "trial " + std::to_string(after.size()), 1 << 20);
+    trial.plan.launches.front().tile = {"0", "1", "128 * block.x", "128"};
+    trial.measure.sample_blocks = 24;
+    const auto result = measurer_->run(trial);
+    ASSERT_TRUE(result) << result.error().message;
+    after.push_back(used());
+  }
+  EXPECT_GE(after.front(), std::uint64_t{12} << 20);
+  for (const std::uint64_t bytes : after)
+    EXPECT_LT(bytes, after.front() + (std::uint64_t{4} << 20)) << "less than one tensor more";
+}
+
 TEST_F(SharedTest, WithoutACapWhatIsFreeLessAReserveIsTheLimit) {
   // 1100 MiB are left, 1024 of them are the reserve.
   EXPECT_EQ(other_->tell("memory 142056"), "ok");

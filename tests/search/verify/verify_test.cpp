@@ -175,6 +175,28 @@ TEST(VerifySession, JudgesManyPlansOnTheSameData) {
   EXPECT_EQ(outcome((*session)->verify(right, {}, 3)), "verified");
 }
 
+TEST(VerifySession, WhatAPlanBeforeItWroteDoesNotPassForAPlansOwn) {
+  templates::Operator op = planted::parsed(kSum);
+  VerifyJob job{.op = &op, .bindings = {{"M", 8}}};
+  auto session = VerifySession::create(Bench::get().context(), job);
+  ASSERT_TRUE(session) << session.error().message;
+  const auto load = [&](const char* statement) {
+    return Bench::get().load(sum_plan(op), kSumKernel, {{"y[i] = a[i] + b[i];", statement}});
+  };
+  jit::LoadedPlan right = load("y[i] = a[i] + b[i];");
+  jit::LoadedPlan nothing = load("if (i < 0) y[i] = a[i];");
+  jit::LoadedPlan most = load("if (i != 77) y[i] = a[i] + b[i];");
+  jit::LoadedPlan its_own = load("y[i] = y[i];");
+  for (int sampled : {0, 3}) {
+    EXPECT_EQ(outcome((*session)->verify(right, {}, sampled)), "verified");
+    EXPECT_THAT(outcome((*session)->verify(nothing, {}, sampled)), HasSubstr("wrong_result"));
+    EXPECT_EQ(outcome((*session)->verify(right, {}, sampled)), "verified");
+    EXPECT_THAT(outcome((*session)->verify(its_own, {}, sampled)), HasSubstr("wrong_result"));
+  }
+  EXPECT_EQ(outcome((*session)->verify(right, {}, 0)), "verified");
+  EXPECT_THAT(outcome((*session)->verify(most, {}, 0)), HasSubstr("wrong_result"));
+}
+
 TEST(VerifySession, LaunchesPreparedPlansOnRandomNormalData) {
   templates::Operator op = planted::parsed(kSum);
   VerifyJob job{.op = &op, .bindings = {{"M", 8}}};
