@@ -1,6 +1,8 @@
 #include "daemon/reply_cache.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace tilewright::daemon {
 namespace {
@@ -80,7 +82,10 @@ void ReplyCache::forget_all() {
 
 ReplyCache::Size ReplyCache::size() const {
   std::lock_guard lock(mutex_);
-  return {items_.size(), bytes_, files_};
+  std::set<std::pair<Digest, std::map<std::string, std::int64_t>>> untuned;
+  for (const Item& item : items_)
+    if (item.reply->untuned) untuned.emplace(item.reply->problem, item.reply->bindings);
+  return {items_.size(), bytes_, files_, untuned.size()};
 }
 
 void ReplyCache::drop(std::list<Item>::iterator item) {

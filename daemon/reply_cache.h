@@ -63,6 +63,7 @@ class ReplyCache {
 
   struct Size {
     std::size_t replies = 0, bytes = 0, files = 0;
+    std::size_t untuned = 0;  ///< sizes of problems that are answered with fallbacks
   };
   Size size() const;
 

@@ -46,6 +46,13 @@ protocol::Source source_of(const cache::Entry& entry, const jit::Conditions& wan
   return entry.evidence.conditions == wanted ? protocol::Source::kHit : protocol::Source::kOther;
 }
 
+std::string title_of(const Problem& problem) {
+  std::string title = problem.op->name;
+  for (const std::string& dimension : problem.op->dimensions)
+    title += fmt::format(" {}={}", dimension, problem.bindings.at(dimension));
+  return title;
+}
+
 std::vector<Digest> images_of(const cache::Entry& entry) {
   cache::Record record;
   record.entries = {entry};
@@ -229,10 +236,44 @@ void Service::get(const protocol::Problem& asked, ReplyDone done) {
   }
 }
 
+std::set<Digest> Service::other_devices() {
+  {
+    std::lock_guard lock(mutex_);
+    if (other_devices_) return *other_devices_;
+  }
+  std::set<Digest> devices;
+  const Digest here = planner_.device().key();
+  auto read = store_.each([&](const cache::Record& record) {
+    if (record.key.device != here) devices.insert(record.key.device);
+    return true;
+  });
+  if (!read) spdlog::error("cache: {}", read.error().message);
+  std::lock_guard lock(mutex_);
+  other_devices_ = devices;
+  return devices;
+}
+
+std::optional<cache::Entry> Service::nearest_elsewhere(const Problem& problem) {
+  std::optional<cache::Entry> nearest;
+  for (const Digest& device : other_devices()) {
+    cache::Key key;
+    key.problem = cache::problem_digest(*problem.op, device);
+    auto record = store_.get(key);
+    if (!record || !*record) continue;
+    const cache::Entry* entry = (*record)->nearest(problem.bindings);
+    if (entry && (!nearest || (nearest->evidence.modelled && !entry->evidence.modelled)))
+      nearest = *entry;
+  }
+  return nearest;
+}
+
 Result<std::optional<Planned>> Service::stored(const Problem& problem,
                                                std::optional<cache::Entry>& nearest) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_.get(problem.key));
-  if (!record) return std::optional<Planned>();
+  if (!record) {
+    nearest = nearest_elsewhere(problem);
+    return std::optional<Planned>();
+  }
   if (const cache::Entry* entry = record->nearest(problem.bindings, problem.conditions))
     nearest = *entry;
   if (record->generator != planner_.generator()) return std::optional<Planned>();
@@ -274,6 +315,12 @@ Result<std::shared_ptr<const Reply>> Service::make_reply(const Problem& problem)
   ++counters_.fallbacks;
   if (!planned->entry.evidence.verified) ++counters_.unverified_fallbacks;
   TILEWRIGHT_ASSIGN_OR_RETURN(auto reply, pack(problem, *planned, protocol::Source::kFallback));
+  // Once for each size, and not for each request: replies are kept.
+  spdlog::log(tunes_in_background() ? spdlog::level::info : spdlog::level::warn,
+              "{} is served untuned, with {}: {}", title_of(problem),
+              nearest ? "the configs of its nearest sizes" : "safe configs",
+              tunes_in_background() ? "to be tuned in the background"
+                                    : "nothing is tuned in the background");
   want_tune(*reply);
   return reply;
 }
@@ -440,6 +487,10 @@ Result<cache::ImportCounts> Service::import_lines(const std::string& lines) {
   std::istringstream in(lines);
   TILEWRIGHT_ASSIGN_OR_RETURN(auto counts,
                               cache::import_lines(store_, in, "import", planner_.generator()));
+  {
+    std::lock_guard lock(mutex_);
+    other_devices_.reset();
+  }
   refresh({});
   return counts;
 }
@@ -467,6 +518,7 @@ protocol::Statistics Service::statistics() const {
   add("tunes_refused", double(tunes.refused));
   add("tunes_in_background", tunes_in_background() ? 1 : 0);
   ReplyCache::Size replies = replies_.size();
+  add("untuned", double(replies.untuned));
   add("replies", double(replies.replies));
   add("reply_bytes", double(replies.bytes));
   add("reply_files", double(replies.files));

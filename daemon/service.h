@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -95,6 +96,10 @@ class Service {
   /// and in any case what a fallback may begin from.
   Result<std::optional<Planned>> stored(const Problem& problem,
                                         std::optional<cache::Entry>& nearest);
+  /// What another device was given: its configs are a better guess than safe ones, if they are legal
+  /// here. Measured before modelled.
+  std::optional<cache::Entry> nearest_elsewhere(const Problem& problem);
+  std::set<Digest> other_devices();
   Result<std::shared_ptr<const Reply>> pack(const Problem& problem, const Planned& planned,
                                             protocol::Source source) const;
   TuneSettings settings() const;
@@ -115,6 +120,8 @@ class Service {
   std::map<TuneKey, Flight> flights_;
   std::map<std::uint64_t, Subscriber> subscribers_;
   std::uint64_t next_subscription_ = 1;
+  /// Whose records the store holds as well: they come by imports. Empty: not known yet.
+  std::optional<std::set<Digest>> other_devices_;
   /// The first operator seen of each problem: equal problems may differ in names, and a record's
   /// plans all speak with one set of them.
   std::map<Digest, std::shared_ptr<const templates::Operator>> operators_;

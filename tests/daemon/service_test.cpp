@@ -1,8 +1,12 @@
 #include "daemon/service.h"
 
 #include <gtest/gtest.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <future>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -96,6 +100,77 @@ TEST_F(ServiceTest, AFallbackThatIsServedAsksForItsTuneAgain) {
     std::this_thread::sleep_for(10ms);
   EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kHit);
   EXPECT_EQ(planner_.tunes, 2);
+}
+
+TEST_F(ServiceTest, WhatIsServedUntunedIsNamedOnceAndCounted) {
+  std::ostringstream log;
+  auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(log);
+  sink->set_pattern("%l: %v");
+  auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink));
+  config_.tune.background = false;
+  for (int i = 0; i < 3; ++i) value_of(get(sample_problem(16)));
+  value_of(get(sample_problem(17)));
+  EXPECT_EQ(counter("untuned"), 2);
+  value_of(service_->tune({sample_problem(16)}, {nullptr, [](const auto&) {}}));
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kHit);
+  EXPECT_EQ(counter("untuned"), 1);
+  value_of(get(sample_problem(40)));
+  spdlog::set_default_logger(before);
+  EXPECT_EQ(log.str(),
+            "warning: scale M=16 is served untuned, with safe configs: nothing is tuned in the "
+            "background\n"
+            "warning: scale M=17 is served untuned, with safe configs: nothing is tuned in the "
+            "background\n"
+            "warning: scale M=40 is served untuned, with the configs of its nearest sizes: nothing "
+            "is tuned in the background\n");
+}
+
+TEST_F(ServiceTest, RanksThatAskDuringTunesEndWithOnePlanForEachBucket) {
+  constexpr int kRanks = 8, kBuckets = 20;
+  planner_.step_time = 1ms;
+  std::mutex mutex;
+  std::map<int, std::set<std::uint64_t>> seen, adopted;
+  std::map<int, std::set<std::vector<Digest>>> images;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int i = 0; i < kBuckets; ++i) {
+        const int bucket = (i + 5 * rank) % kBuckets;  // not all in the same order
+        const auto problem = sample_problem(16 * (bucket + 1));
+        protocol::Plan found;
+        found.source = protocol::Source::kFallback;
+        const auto end = std::chrono::steady_clock::now() + 60s;
+        while (found.source != protocol::Source::kHit && std::chrono::steady_clock::now() < end) {
+          found = plan(problem);
+          {
+            std::lock_guard lock(mutex);
+            seen[bucket].insert(found.plan_version);
+          }
+          std::this_thread::sleep_for(100us);
+        }
+        EXPECT_EQ(found.source, protocol::Source::kHit);
+        std::lock_guard lock(mutex);
+        adopted[bucket].insert(found.plan_version);
+        images[bucket].insert(found.images);
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  ASSERT_TRUE(drain());
+  EXPECT_EQ(planner_.tunes, kBuckets) << "each once, however many ask";
+  for (int bucket = 0; bucket < kBuckets; ++bucket) {
+    EXPECT_EQ(adopted[bucket].size(), 1u) << bucket;
+    EXPECT_EQ(images[bucket].size(), 1u) << bucket;
+    EXPECT_LE(seen[bucket].size(), 2u) << bucket << ": the fallback and the choice";
+    // And it stays so, for who comes later, and after a restart.
+    EXPECT_EQ(plan(sample_problem(16 * (bucket + 1))).plan_version, *adopted[bucket].begin());
+  }
+  restart();
+  for (int bucket = 0; bucket < kBuckets; ++bucket)
+    EXPECT_EQ(plan(sample_problem(16 * (bucket + 1))).plan_version, *adopted[bucket].begin());
+  EXPECT_EQ(planner_.tunes, kBuckets);
 }
 
 TEST_F(ServiceTest, NeverIsNoTuneInTheBackground) {
@@ -331,6 +406,33 @@ TEST_F(ServiceTest, TheNearestEntryIsTheFallbacksSeed) {
   EXPECT_TRUE(planner_.last_nearest.empty());
   EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kFallback);
   EXPECT_EQ(planner_.last_nearest, std::vector<std::string>{"pointwise tuned"});
+}
+
+TEST_F(ServiceTest, AnEntryOfAnotherDeviceIsASeedAndNoHit) {
+  config_.tune.background = false;
+  auto put = [&](int sm_count, bool modelled, const std::string& group) {
+    jit::DeviceInfo device = sample_device();
+    device.sm_count = sm_count;
+    device.virtual_gpu = modelled;
+    cache::Record record;
+    record.key = cache::Key::of(sample_operator(), device);
+    record.generator = planner_.generator();
+    record.entries = {sample_entry(1, 16, 16)};
+    record.entries[0].groups = {group};
+    record.entries[0].evidence.modelled = modelled;
+    must(store_->put(record));
+  };
+  for (int image : {1, 1001}) must(store_->put_image(sample_image(image)));
+  put(114, true, "pointwise modelled");
+  EXPECT_EQ(plan(sample_problem(16)).source, protocol::Source::kFallback);
+  EXPECT_EQ(planner_.last_nearest, std::vector<std::string>{"pointwise modelled"});
+  put(78, false, "pointwise measured");
+  restart();  // else it is an import that brings them
+  EXPECT_EQ(plan(sample_problem(17)).source, protocol::Source::kFallback);
+  EXPECT_EQ(planner_.last_nearest, std::vector<std::string>{"pointwise measured"});
+  // Another operator's is none.
+  plan(sample_problem(16, 4097));
+  EXPECT_TRUE(planner_.last_nearest.empty());
 }
 
 TEST_F(ServiceTest, ATuneOfOneSizeLeavesTheFallbacksOfOthersAlone) {
