@@ -117,6 +117,9 @@ class Prober {
       const TrialResult& baseline = (*results)[static_cast<std::size_t>(contest_.baseline)];
       if (!baseline.failure) report.baseline_us = baseline.sample.time_us;
     }
+    for (const TrialResult& result : *results)
+      if (!result.failure && (report.best == 0 || result.sample.cost() < report.best))
+        report.best = result.sample.cost();
     report.reason = judge(*results);
     if (report.reason.empty() && contest_.narrow) report.reason = verify_narrow(report.sizes);
     report.held = report.reason.empty();

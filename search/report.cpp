@@ -136,6 +136,20 @@ void add_range(std::string& text, const TuneReport& report) {
   text += '\n';
 }
 
+void add_regret(std::string& text, const TuneReport& report) {
+  std::string points;
+  const auto add = [&](const templates::Bindings& sizes, std::optional<double> lost) {
+    if (lost)
+      points +=
+          fmt::format("{} {} {:.1f} %", points.empty() ? "" : ";", sizes_text(sizes), 100 * *lost);
+  };
+  add(report.sizes, regret(report));
+  const std::size_t tuned = points.size();
+  for (const ProbeReport& probe : report.probes) add(probe.sizes, regret(probe));
+  if (points.size() == tuned) return;  // at the sizes of the tune it is seen from the partitions
+  text += fmt::format("regret:{}, against the best plan measured there\n", points);
+}
+
 void add_candidates(std::string& text, const TuneReport& report) {
   int failed = 0;
   for (const auto& [reason, count] : report.failed) failed += count;
@@ -177,6 +191,7 @@ std::string to_text(const TuneReport& report) {
   if (report.interrupted) text += "interrupted: what follows is the best so far\n";
   add_choice(text, report);
   add_range(text, report);
+  add_regret(text, report);
   add_candidates(text, report);
   text += fmt::format("{:.1f} s\n", report.seconds);
   return text;

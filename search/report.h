@@ -19,7 +19,7 @@ std::string to_text(const TuneReport& report);
 /// registers, shared_bytes, spill_bytes, time_us, spread_us, error, tolerance, ...}], ...}],
 /// `choice` {partition, time_us, spread_us, time_kind, verified}, `baseline`, `margin`,
 /// `chosen_for` {dimension: [low, high]}, `points` [{sizes, time_us, spread_us, time_kind,
-/// baseline_us, held, reason}]: where the choice was measured, first the sizes that were tuned;
+/// baseline_us, regret, held, reason}]: where the choice was measured, first the sizes that were tuned;
 /// `candidates` {tried, failed {reason: count}}, `seconds`, ...
 nlohmann::json to_json(const TuneReport& report);
 

@@ -68,14 +68,16 @@ json json_of(const PartitionReport& partition) {
 }
 
 /// Null for what was not measured.
-json json_of(const Sample& sample, double baseline_us) {
-  json out{{"time_us", nullptr}, {"spread_us", nullptr}, {"baseline_us", nullptr}};
+json json_of(const Sample& sample, double baseline_us, std::optional<double> regret) {
+  json out{
+      {"time_us", nullptr}, {"spread_us", nullptr}, {"baseline_us", nullptr}, {"regret", nullptr}};
   if (sample.count > 0) {
     out["time_us"] = sample.time_us;
     out["spread_us"] = sample.spread_us;
     out["time_kind"] = time_kind(sample);
   }
   if (baseline_us > 0) out["baseline_us"] = baseline_us;
+  if (regret) out["regret"] = *regret;
   return out;
 }
 
@@ -84,12 +86,12 @@ void add_range(json& out, const TuneReport& report) {
   out["points"] = json::array();
   if (report.choice < 0) return;
   for (const auto& [name, range] : report.range) out["chosen_for"][name] = {range.low, range.high};
-  json tuned = json_of(report.choice_sample, report.baseline.time_us);
+  json tuned = json_of(report.choice_sample, report.baseline.time_us, regret(report));
   tuned["sizes"] = report.sizes;
   tuned["held"] = true;
   out["points"].push_back(std::move(tuned));
   for (const ProbeReport& probe : report.probes) {
-    json point = json_of(probe.sample, probe.baseline_us);
+    json point = json_of(probe.sample, probe.baseline_us, regret(probe));
     point["sizes"] = probe.sizes;
     point["held"] = probe.held;
     if (!probe.held) point["reason"] = probe.reason;

@@ -46,6 +46,7 @@ json json_of(const SweepItem& item) {
           {"time_us", item.time_us},
           {"baseline_us", item.baseline_us},
           {"margin", item.margin},
+          {"regret", item.regret},
           {"time_kind", item.time_kind},
           {"tried", item.tried},
           {"failed", item.failed},
@@ -63,6 +64,7 @@ SweepItem item_of(const json& line) {
   item.time_us = line.at("time_us");
   item.baseline_us = line.at("baseline_us");
   item.margin = line.at("margin");
+  item.regret = line.value("regret", 0.0);  // as chosen_for
   item.time_kind = line.at("time_kind");
   item.tried = line.at("tried");
   item.failed = line.at("failed");
@@ -134,6 +136,7 @@ void fill(SweepItem& item, const TuneReport& report) {
   item.time_kind = time_kind(report.choice_sample);
   item.baseline_us = report.baseline.time_us;
   item.margin = report.margin;
+  item.regret = worst_regret(report);
   item.tried = report.tried;
   for (const auto& [reason, count] : report.failed) item.failed += count;
   item.seconds = report.seconds;
@@ -224,9 +227,11 @@ std::string to_text(const SweepReport& report) {
     if (item.state == SweepItem::State::kFailed) text += ": " + item.error;
     if (item.state == SweepItem::State::kCovered) text += ": in the range of " + item.covered_by;
     if (item.time_us > 0)
-      text +=
-          fmt::format(": {:.2f} us {}, {:.1f} % less time than the baseline, {} tried, {} failed",
-                      item.time_us, item.time_kind, 100 * item.margin, item.tried, item.failed);
+      text += fmt::format(
+          ": {:.2f} us {}, {:.1f} % less time than the baseline, regret {:.1f} %, {} "
+          "tried, {} failed",
+          item.time_us, item.time_kind, 100 * item.margin, 100 * item.regret, item.tried,
+          item.failed);
     text += '\n';
   }
   text += fmt::format("{} tuned, {} kept, {} covered, {} failed, {} pending in {:.1f} s, for {}\n",

@@ -56,6 +56,7 @@ struct SweepItem {
   std::string error;                                ///< kFailed
   std::string choice;                               ///< "2 kernels", configs
   double time_us = 0, baseline_us = 0, margin = 0;  ///< none of kCovered: not measured there
+  double regret = 0;                                ///< worst_regret()
   std::string time_kind;
   std::map<std::string, jit::DimensionRange> range;  ///< that the choice holds for
   std::string covered_by;                            ///< kCovered: the title of that problem

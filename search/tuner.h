@@ -100,6 +100,7 @@ struct ProbeReport {
   std::string reason;  ///< why it does not hold: what failed, what was better, why it was skipped
   Sample sample;       ///< of the choice; empty where it failed
   double baseline_us = 0;  ///< 0: not measured there
+  double best = 0;         ///< cost() of the best plan that was measured there; 0: none was
 };
 
 struct TuneReport {
@@ -163,6 +164,13 @@ struct TuneHooks {
   std::function<void(const Error&)> warn;  ///< the first time that the journal fails
   std::function<void(const TuneProgress&)> progress;
 };
+
+/// What the choice loses to the best plan that was measured at the same sizes, as a share of that
+/// one's cost. Nothing where it was not measured.
+std::optional<double> regret(const TuneReport& report);
+std::optional<double> regret(const ProbeReport& probe);
+/// The largest at the sizes of the tune and at the ends that held: of what is served.
+double worst_regret(const TuneReport& report);
 
 /// Synchronous. A stop keeps what was found: the report says interrupted and holds the best so far.
 /// A candidate that fails is in the report; errors are what ends a tune: a space that is wrong, an

@@ -172,6 +172,23 @@ TEST_F(Ends, AModelledGainOfTwoPercentIsNoReasonToTuneAgain) {
               ElementsAre("M=9 P=3 holds", "M=16 P=4 another plan takes 9.79 us"));
 }
 
+TEST_F(Ends, SayWhatTheBestPlanTakesThere) {
+  rival_wins_at(16, 8);
+  probed({{"M", 12}});
+  ASSERT_EQ(probes_.size(), 2u);
+  EXPECT_EQ(probes_[0].best, 10) << "the choice's own";
+  EXPECT_EQ(regret(probes_[0]), 0.0);
+  EXPECT_EQ(probes_[1].best, 8);
+  EXPECT_EQ(regret(probes_[1]), 0.25);
+  // One that is wrong is no better, however fast.
+  measurer_.failure = [](const Trial& trial) -> std::optional<Error> {
+    if (!trial.id.starts_with("rival")) return std::nullopt;
+    return Error{ErrorCode::kWrongResult, "", ""};
+  };
+  probed({{"M", 12}});
+  EXPECT_EQ(probes_[1].best, 10);
+}
+
 TEST_F(Ends, AMeasuredGainCountsBeyondTheNoise) {
   measurer_.device_.virtual_gpu = false;
   rival_wins_at(16, 9.7);

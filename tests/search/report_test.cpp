@@ -67,8 +67,9 @@ TuneReport with_range() {
   TuneReport report = samples::report();
   report.sizes = {{"M", 12}};
   report.range = {{"M", {9, 12}}};
-  report.probes = {{{{"M", 9}}, true, true, "", samples::sample(3), 9},
-                   {{{"M", 16}}, true, false, "another plan takes 2.00 us", samples::sample(5), 0}};
+  report.probes = {
+      {{{"M", 9}}, true, true, "", samples::sample(3), 9, 3},
+      {{{"M", 16}}, true, false, "another plan takes 2.00 us", samples::sample(5), 0, 2}};
   return report;
 }
 
@@ -86,11 +87,34 @@ TEST(ReportJson, HasTheRangeAndThePoints) {
   EXPECT_EQ(json["chosen_for"], nlohmann::json::parse(R"({"M": [9, 12]})"));
   EXPECT_EQ(json["points"], nlohmann::json::parse(R"([
     {"sizes": {"M": 12}, "held": true, "time_us": 4.0, "spread_us": 0.0, "baseline_us": 10.0,
-     "time_kind": "modelled"},
+     "regret": 0.0, "time_kind": "modelled"},
     {"sizes": {"M": 9}, "held": true, "time_us": 3.0, "spread_us": 0.0, "baseline_us": 9.0,
-     "time_kind": "modelled"},
+     "regret": 0.0, "time_kind": "modelled"},
     {"sizes": {"M": 16}, "held": false, "reason": "another plan takes 2.00 us", "time_us": 5.0,
-     "spread_us": 0.0, "baseline_us": null, "time_kind": "modelled"}])"));
+     "spread_us": 0.0, "baseline_us": null, "regret": 1.5, "time_kind": "modelled"}])"));
+}
+
+TEST(Regret, IsWhatTheChoiceLosesToTheBestMeasuredAtTheSameSizes) {
+  TuneReport report = with_range();
+  EXPECT_EQ(regret(report), 0.0) << "it is the best of the whole plans";
+  EXPECT_EQ(regret(report.probes[0]), 0.0);
+  EXPECT_EQ(regret(report.probes[1]), 1.5);
+  EXPECT_EQ(worst_regret(report), 0) << "where it does not hold it is not served";
+  EXPECT_THAT(to_text(report), HasSubstr("\nregret: M=12 0.0 %; M=9 0.0 %; M=16 150.0 %, against "
+                                         "the best plan measured there\n"));
+  report.probes[0].best = 2.4;
+  EXPECT_NEAR(worst_regret(report), 0.25, 1e-12);
+  // The baseline was kept beside a plan that was nominally faster.
+  report.partitions[1].whole = samples::sample(3.2);
+  EXPECT_NEAR(*regret(report), 0.25, 1e-12);
+  report.partitions[1].failure = Error{ErrorCode::kWrongResult, "y[0] is 1, expected 2", ""};
+  EXPECT_EQ(regret(report), 0.0) << "what is wrong is not to be had";
+  // What was not measured has none.
+  report.probes[0].sample = {};
+  EXPECT_EQ(regret(report.probes[0]), std::nullopt);
+  report.choice = -1;
+  EXPECT_EQ(regret(report), std::nullopt);
+  EXPECT_EQ(worst_regret(report), 0);
 }
 
 TEST(ReportText, AMeasuredMarginHasItsInterval) {

@@ -271,6 +271,27 @@ TEST_F(Sweep, WhatIsInTheRangeOfATunedProblemIsCovered) {
   EXPECT_THAT(tuned_, ElementsAre(second.items[5].title));
 }
 
+TEST_F(Sweep, SaysWhatTheChoiceOfEachShapeLosesAtMost) {
+  add_model("a", "  - {operator: scale}\n");
+  SweepHooks losing = hooks();
+  losing.tune = [tune = losing.tune](const SweepProblem& problem) {
+    auto report = tune(problem);
+    ProbeReport& probe = report->probes.emplace_back();
+    probe.measured = probe.held = true;
+    probe.sample.count = 1;
+    probe.sample.time_us = 5;
+    probe.best = problem.bindings.at("M") == 16 ? 4 : 5;
+    return report;
+  };
+  const SweepReport first = swept(losing);
+  EXPECT_EQ(first.items[0].regret, 0);
+  EXPECT_EQ(first.items[1].regret, 0.25);
+  EXPECT_THAT(to_text(first), HasSubstr("a scale M=16 tp=1: 3.00 us modelled, 0.0 % less time than "
+                                        "the baseline, regret 25.0 %, 5 tried"));
+  EXPECT_THAT(to_json_text(first), HasSubstr("\"regret\": 0.25"));
+  EXPECT_EQ(swept(losing).items[1].regret, 0.25) << "it is in the manifest";
+}
+
 TEST_F(Sweep, FailuresDoNotEndItAndAreTriedAgain) {
   add_model("a", "  - {operator: scale}\n");
   failing_ = "a scale M=1 tp=1";
