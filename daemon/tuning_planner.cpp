@@ -67,7 +67,7 @@ class TuningPlanner final : public Planner {
     if (settings.sample_blocks) request.measure.sample_blocks = *settings.sample_blocks;
     request.replace = settings.replace;
     search::TuneHooks hooks = search::journal_in(store_, request, device());
-    if (settings.replace) hooks.recall = nullptr;
+    if (settings.replace) hooks.recall = nullptr, hooks.recall_compile = nullptr;
     TILEWRIGHT_ASSIGN_OR_RETURN(search::BusyPolicy policy, policy_of(settings));
     search::TuneProgress last;
     hooks.progress = [&](const search::TuneProgress& at) {

@@ -17,8 +17,9 @@ constexpr std::size_t kAhead = 6;
 
 }  // namespace
 
-void TuneClock::step(const std::string& current, double best_us) {
+void TuneClock::step(const std::string& current, double best_us, bool known) {
   ++done_;
+  known_ += known;
   show(current, best_us);
 }
 
@@ -28,7 +29,10 @@ void TuneClock::show(const std::string& current, double best_us) const {
   progress.done = done_;
   progress.total = std::max(total_, done_);
   progress.seconds = seconds();
-  if (done_ > 0) progress.eta_seconds = progress.seconds / done_ * (progress.total - done_);
+  if (done_ > 0) {
+    const int ran = std::max(done_ - known_, 1);
+    progress.eta_seconds = progress.seconds / ran * (progress.total - done_);
+  }
   progress.current = current;
   progress.best_us = best_us;
   hooks_.progress(progress);
@@ -72,9 +76,12 @@ void CandidatePipeline::prepare(Arm& arm) {
   if (!job.known) {
     auto generated = arm.family->generate(*arm.op, *config, arm.facts);
     if (generated) {
+      const jit::CompileOptions options = compile_options(measurer_.device());
       job.plan = std::move(generated->plan);
-      job.image =
-          compiler_.submit(std::move(generated->source), compile_options(measurer_.device()));
+      job.source = compiler_.digest(generated->source, options);
+      if (hooks_.recall_compile) job.report.failure = hooks_.recall_compile(job.source);
+      job.known = job.report.failure.has_value();
+      if (!job.known) job.image = compiler_.submit(std::move(generated->source), options);
     } else {
       job.report.failure = generated.error();
       job.known = true;
@@ -100,6 +107,7 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   const Result<jit::Image>& compiled = job.image.get();
   if (!compiled) {
     report.failure = compiled.error();
+    if (hooks_.not_compiled) note_written(hooks_.not_compiled(job.source, report));
     return nullptr;
   }
   const auto image = std::make_shared<const jit::Image>(*compiled);
@@ -137,8 +145,10 @@ double CandidatePipeline::deadline_s(const Arm& arm) const {
 /// A disk that is full costs the next tune its memory, and this one nothing.
 void CandidatePipeline::note(const std::function<Result<void>(const CandidateReport&)>& hook,
                              const CandidateReport& report) {
-  if (!hook) return;
-  auto written = hook(report);
+  if (hook) note_written(hook(report));
+}
+
+void CandidatePipeline::note_written(Result<void> written) {
   if (written || journal_failure_) return;
   journal_failure_ = with_context(std::move(written.error()), "a trial was not recorded");
   if (hooks_.warn) hooks_.warn(*journal_failure_);
@@ -159,14 +169,14 @@ Result<bool> CandidatePipeline::finish(Job& job) {
       return false;
     }
     TILEWRIGHT_ASSIGN_OR_RETURN(image, std::move(measured));
-    if (job.report.failure)
-      job.report.replay = replay_text({trial_of(job), job.report.family, job.report.config,
-                                       job.arm->facts, measurer_.device()});
   }
+  if (job.report.failure && !job.plan.launches.empty())
+    job.report.replay = replay_text(
+        {trial_of(job), job.report.family, job.report.config, job.arm->facts, measurer_.device()});
   // First of all: a tune that is killed now knows it the next time.
   if (!job.report.recalled) note(hooks_.journal, job.report);
   job.arm->take(std::move(job.report), std::move(image));
-  clock_.step(what, best_us());
+  clock_.step(what, best_us(), job.known);
   return true;
 }
 

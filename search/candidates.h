@@ -21,12 +21,13 @@ class TuneClock {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
   void set_total(int total) { total_ = total; }
-  void step(const std::string& current, double best_us);
+  /// `known` before: it took no time, so that it says nothing of how long the rest will.
+  void step(const std::string& current, double best_us, bool known = false);
   void show(const std::string& current, double best_us) const;
 
  private:
   const TuneHooks& hooks_;
-  int total_ = 0, done_ = 0;
+  int total_ = 0, done_ = 0, known_ = 0;
   std::chrono::steady_clock::time_point begin_;
 };
 
@@ -53,11 +54,13 @@ class CandidatePipeline {
     CandidateReport report;
     bool known = false;  ///< from the journal, or failed already: nothing to compile or run
     jit::Plan plan;
+    Digest source;  ///< of the image to be compiled
     std::shared_future<Result<jit::Image>> image;
   };
   void prepare(Arm& arm);
   void note(const std::function<Result<void>(const CandidateReport&)>& hook,
             const CandidateReport& report);
+  void note_written(Result<void> written);
   Trial trial_of(const Job& job) const;
   /// False when stopped before the image was there, or amid the trial.
   Result<bool> finish(Job& job);

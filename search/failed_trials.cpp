@@ -33,7 +33,7 @@ Result<FailedTrial> parse_line(std::string_view line) {
 Result<std::vector<FailedTrial>> failed_trials(const cache::Store& store, std::string_view prefix) {
   std::vector<FailedTrial> found;
   TILEWRIGHT_TRY(store.each_trial([&](const cache::StoredTrial& stored) {
-    if (!stored.id.starts_with(prefix)) return true;
+    if (!stored.id.starts_with(prefix) || is_compile_id(stored.id)) return true;
     auto report = parse_trial_body(stored.body);
     if (!report || !report->failure) return true;
     FailedTrial trial{stored.id, std::move(*report), false};

@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kVersion = 2;
+constexpr std::string_view kCompilePrefix = "compile-";
 
 json json_of(const jit::KernelResources& resources) {
   return {{"kernel", resources.kernel},
@@ -58,6 +59,10 @@ std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, 
   hasher.add(static_cast<std::uint64_t>(verify.max_elements));
   return hasher.finish().hex();
 }
+
+std::string compile_id(const Digest& image) { return std::string(kCompilePrefix) + image.hex(); }
+
+bool is_compile_id(std::string_view id) { return id.starts_with(kCompilePrefix); }
 
 std::string trial_body(const CandidateReport& candidate) {
   json body{{"version", kVersion},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "search/tuner.h"
 
@@ -14,6 +15,10 @@ inline constexpr std::size_t kShownId = 12;
 /// and how it is verified and measured. The seed is not among it.
 std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
                      const std::string& family, const templates::Config& config);
+
+/// Of an image that does not compile: kept beside the trials, and none of them.
+std::string compile_id(const Digest& image);
+bool is_compile_id(std::string_view id);
 
 /// The body of a StoredTrial. Errors: kCorrupt.
 std::string trial_body(const CandidateReport& candidate);

@@ -140,6 +140,12 @@ namespace {
 /// Begun so often and never ended, a trial is not begun again: it may be what takes the host down.
 constexpr int kQuarantine = 2;
 
+/// The compiler's word on a source, and a compile that never ends: of nothing but the source. A
+/// worker that died may have been killed.
+bool is_sources_own(ErrorCode code) {
+  return code == ErrorCode::kCompile || code == ErrorCode::kHang;
+}
+
 /// A failure that comes again; the others may be the machine's, and are tried again.
 bool is_candidates_own(ErrorCode code) {
   switch (code) {
@@ -179,6 +185,20 @@ TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
          trial_body(candidate), request.generator, synced});
   };
   hooks.journal = [put](const CandidateReport& candidate) { return put(candidate, false); };
+  hooks.recall_compile = [&store](const Digest& image) -> std::optional<Error> {
+    const auto stored = store.trial(compile_id(image));
+    if (!stored || !*stored) return std::nullopt;
+    auto candidate = parse_trial_body((*stored)->body);
+    return candidate ? std::move(candidate->failure) : std::nullopt;
+  };
+  hooks.not_compiled = [&store, request](const Digest& image,
+                                         const CandidateReport& candidate) -> Result<void> {
+    if (!candidate.failure || !is_sources_own(candidate.failure->code)) return {};
+    CandidateReport kept = candidate;
+    kept.images = {image};
+    kept.begun = 0;
+    return store.put_trial({compile_id(image), trial_body(kept), request.generator, false});
+  };
   hooks.begin = [&store, request, device, put](const CandidateReport& candidate) {
     CandidateReport begun = candidate;
     begun.begun = 1;

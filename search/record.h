@@ -37,7 +37,8 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
                           const TuneRequest& request);
 
 /// Hooks that recall from and journal to `store`; the caller adds `progress`. Trials of another
-/// generator, device, shape or way of measuring have other ids. `store` outlives the hooks.
+/// generator, device, shape or way of measuring have other ids; what does not compile is known by
+/// its image, whatever the problem. `store` outlives the hooks.
 TuneHooks journal_in(cache::Store& store, const TuneRequest& request,
                      const jit::DeviceInfo& device);
 

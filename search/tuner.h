@@ -153,6 +153,10 @@ struct TuneHooks {
   std::function<std::optional<CandidateReport>(const Digest& group, const std::string& family,
                                                const templates::Config& config)>
       recall;
+  /// Why an image cannot be compiled, known from any problem that needed it: it is not tried again.
+  std::function<std::optional<Error>(const Digest& image)> recall_compile;
+  /// An image did not compile; handled as journal, which is called for the trial as well.
+  std::function<Result<void>(const Digest& image, const CandidateReport&)> not_compiled;
   /// Called for every trial as soon as it is known, from the tuning thread.
   /// One that fails is in the report, and does not end the tune.
   std::function<Result<void>(const CandidateReport&)> journal;

@@ -113,7 +113,7 @@ Result<search::TuneReport> Tuning::tune_here(
   request.replace = flags_.fresh;
 
   auto hooks = search::journal_in(cache_.store(), request, measurer_->device());
-  if (flags_.fresh) hooks.recall = nullptr;
+  if (flags_.fresh) hooks.recall = nullptr, hooks.recall_compile = nullptr;
   search::TuneProgress last;
   hooks.progress = [&](const search::TuneProgress& at) {
     last = at;

@@ -3,14 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
 #include <set>
 
-#include "fakes.h"
 #include "search/journal.h"
 #include "search/report.h"
-#include "templates/operator/parse.h"
+#include "tuner_fixture.h"
 
 namespace tilewright::search {
 namespace {
@@ -19,75 +17,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
-
-constexpr const char* kSwiglu = R"(operator: swiglu
-dimensions: [M]
-inputs:
-  x: {dtype: bf16, shape: [M, 64]}
-  wg: {dtype: bf16, shape: [32, 64]}
-  wu: {dtype: bf16, shape: [32, 64]}
-body:
-  - gate = matmul(x, wg, transpose_b=true)
-  - up = matmul(x, wu, transpose_b=true)
-  - y = mul(silu(gate), up)
-outputs:
-  y: {dtype: bf16}
-)";
-
-constexpr const char* kSpace = R"(tunables:
-  width: [1, 2, 4, 8]
-  depth: [1, 2, 3]
-constraints:
-  - width * depth <= 16
-  - width <= limit
-)";
-
-class Tuner : public ::testing::Test {
- protected:
-  Tuner() {
-    spaces_ = std::filesystem::path(::testing::TempDir()) /
-              ("tuner_test_" + std::to_string(::getpid())) / "spaces";
-    std::filesystem::create_directories(spaces_);
-    for (const templates::Family* family : fakes::families())
-      write_space(std::string(family->name()), kSpace);
-    auto op = templates::parse_operator(kSwiglu, "swiglu.yaml");
-    EXPECT_TRUE(op) << op.error().message;
-    request_.op = std::make_shared<const templates::Operator>(*op);
-    request_.bindings = {{"M", 16}};
-    request_.families = fakes::families();
-    request_.spaces = spaces_;
-    // Wider is faster, deeper slower; every launch costs 5.
-    measurer_.time = [](const fakes::Kernel& kernel) {
-      const double work = kernel.family == "gemm" ? 100 : 10;
-      return 5 + work / static_cast<double>(kernel.width) + static_cast<double>(kernel.depth);
-    };
-  }
-  ~Tuner() override { std::filesystem::remove_all(spaces_.parent_path()); }
-
-  void write_space(const std::string& family, const std::string& text) {
-    std::ofstream(spaces_ / (family + ".yaml")) << "family: " << family << "\n" << text;
-  }
-
-  TuneReport tuned(const TuneHooks& hooks = {}, std::stop_token stop = {}) {
-    auto report = tune(request_, pool_, measurer_, hooks, stop);
-    EXPECT_TRUE(report) << report.error().message;
-    return report ? *report : TuneReport{};
-  }
-
-  std::filesystem::path spaces_;
-  TuneRequest request_;
-  fakes::Pool pool_;
-  fakes::Measurer measurer_;
-};
-
-/// "gemm depth=1 width=8": of the choice's groups.
-std::vector<std::string> chosen(const TuneReport& report) {
-  std::vector<std::string> texts;
-  if (report.choice < 0) return texts;
-  for (const GroupReport& group : report.partitions[static_cast<std::size_t>(report.choice)].groups)
-    texts.push_back(group.best.family + " " + templates::to_string(group.best.config));
-  return texts;
-}
 
 TEST_F(Tuner, FindsTheBestFusionAndConfig) {
   request_.budget.evaluations = 200;
@@ -488,20 +417,6 @@ TEST_F(Tuner, WhereEveryCandidateFailsThereIsNoChoiceAndTheReasonIsShown) {
   EXPECT_EQ(report.choice, -1);
   EXPECT_THAT(report.failed, UnorderedElementsAre(Pair("compile", 30)));
   EXPECT_THAT(to_text(report), HasSubstr("compile: broken template"));
-}
-
-TEST_F(Tuner, ProgressCountsEveryCandidateAndEstimatesTheRest) {
-  request_.budget.evaluations = 12;
-  std::vector<TuneProgress> steps;
-  TuneHooks hooks;
-  hooks.progress = [&](const TuneProgress& progress) { steps.push_back(progress); };
-  tuned(hooks);
-  ASSERT_FALSE(steps.empty());
-  EXPECT_EQ(steps.back().done, 12);
-  for (std::size_t i = 1; i < steps.size(); ++i) {
-    EXPECT_GE(steps[i].done, steps[i - 1].done);
-    EXPECT_EQ(steps[i].total, 12);
-  }
 }
 
 TEST_F(Tuner, ErrorsOfRequestAndSpacesNameWhatIsWrong) {
