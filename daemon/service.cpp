@@ -260,7 +260,7 @@ std::optional<cache::Entry> Service::nearest_elsewhere(const Problem& problem) {
     key.problem = cache::problem_digest(*problem.op, device);
     auto record = store_.get(key);
     if (!record || !*record) continue;
-    const cache::Entry* entry = (*record)->nearest(problem.bindings);
+    const cache::Entry* entry = (*record)->nearest(problem.bindings, problem.conditions);
     if (entry && (!nearest || (nearest->evidence.modelled && !entry->evidence.modelled)))
       nearest = *entry;
   }
