@@ -8,6 +8,7 @@
 
 #include "cache/json_line.h"
 #include "cache/store.h"
+#include "templates/operator/parse.h"
 
 namespace tilewright::cache {
 namespace {
@@ -161,6 +162,10 @@ class Import {
       return {};
     }
     if (known.generator != imported.generator) known.entries.clear();
+    if (!same_bits(imported, known)) {
+      ++counts_.kept;
+      return {};
+    }
     std::vector<Offer> offers;
     std::size_t without_images = 0;
     for (const Entry& entry : imported.entries) {
@@ -190,6 +195,20 @@ class Import {
   bool may_join(const Record& imported, const Record& known) const {
     return known.entries.empty() || known.generator == imported.generator ||
            (!generator_.empty() && imported.generator == generator_);
+  }
+
+  /// All plans of a batch-invariant operator's record give the same bits. Those of two records do if
+  /// the records have a plan in common, which is made alike.
+  static bool same_bits(const Record& imported, const Record& known) {
+    if (known.entries.empty()) return true;
+    const auto op = templates::parse_operator(imported.key.operator_text, "the record's operator");
+    if (!op || !op->numerics.batch_invariant) return true;
+    for (const Entry& theirs : imported.entries)
+      for (const Entry& ours : known.entries)
+        if (theirs.groups == ours.groups &&
+            theirs.evidence.nvrtc_version == ours.evidence.nvrtc_version)
+          return true;
+    return false;
   }
 
   Result<bool> is_here(const Digest& digest) const {
@@ -224,8 +243,11 @@ class Import {
     auto join = [&](Record& record) {
       // Again: a tune may have ended since.
       if (!may_join(imported, record)) return;
+      Record same = record;
+      if (same.generator != imported.generator) same.entries.clear();
+      if (!same_bits(imported, same)) return;
       joined = true;
-      if (record.generator != imported.generator) record.entries.clear();
+      record = std::move(same);
       record.key = imported.key;
       record.generator = imported.generator;
       for (const Offer& offer : offers) {

@@ -5,31 +5,33 @@
 #include <algorithm>
 
 #include "search/record.h"
+#include "templates/operator/parse.h"
 
 namespace tilewright::daemon {
 
 Result<std::vector<search::Part>> parts_of(const cache::Entry& nearest,
                                            const search::PartitionSpace& space) {
-  std::vector<search::Part> parts;
+  if (nearest.groups.empty())
+    return fail(ErrorCode::kUnsupported, "the nearest entry has no groups");
+  std::vector<search::GroupChoice> choices;
   for (const std::string& text : nearest.groups) {
-    TILEWRIGHT_ASSIGN_OR_RETURN(search::GroupChoice choice, search::parse_group(text));
-    const auto& groups = space.groups();
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const search::Group& candidate) {
-      return candidate.statements == choice.statements;
-    });
-    if (group == groups.end())
-      return fail(ErrorCode::kUnsupported, fmt::format("'{}' is no group of the operator", text));
-    auto family = std::find_if(
-        group->families.begin(), group->families.end(),
-        [&](const templates::Family* candidate) { return candidate->name() == choice.family; });
-    if (family == group->families.end()) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{} does not accept the group of '{}'", choice.family, text));
-    }
-    parts.push_back({int(group - groups.begin()), *family, std::move(choice.config)});
+    TILEWRIGHT_ASSIGN_OR_RETURN(choices.emplace_back(), search::parse_group(text));
   }
-  if (parts.empty()) return fail(ErrorCode::kUnsupported, "the nearest entry has no groups");
-  return parts;
+  return search::parts_of(choices, space);
+}
+
+std::vector<cache::Entry> entries_to_try(const cache::Store& store, const cache::Key& key,
+                                         const cache::Entry* nearest) {
+  std::vector<cache::Entry> entries;
+  if (!nearest) return entries;
+  entries.push_back(*nearest);
+  const auto op = templates::parse_operator(key.operator_text, "the record's operator");
+  if (!op || !op->numerics.batch_invariant) return entries;
+  const auto record = store.get(key);
+  if (!record || !*record) return entries;
+  for (const cache::Entry& entry : (*record)->entries)
+    if (entry.groups != nearest->groups) entries.push_back(entry);
+  return entries;
 }
 
 std::vector<search::Part> safe_parts(const search::PartitionSpace& space,

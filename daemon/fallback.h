@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/record.h"
+#include "cache/store.h"
 #include "search/compose.h"
 #include "search/partition.h"
 
@@ -16,6 +17,11 @@ namespace tilewright::daemon {
 /// does not accept it. Whether a config is legal, its generator says.
 Result<std::vector<search::Part>> parts_of(const cache::Entry& nearest,
                                            const search::PartitionSpace& space);
+
+/// Whose parts a fallback may have, best first: `nearest` (null: none); then, of a batch-invariant
+/// operator, whose plans all give the same bits, the others of its record, as it is told.
+std::vector<cache::Entry> entries_to_try(const cache::Store& store, const cache::Key& key,
+                                         const cache::Entry* nearest);
 
 /// Unfused, every group with the safe config of the first family that accepts it.
 std::vector<search::Part> safe_parts(const search::PartitionSpace& space,

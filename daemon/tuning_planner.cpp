@@ -40,11 +40,12 @@ class TuningPlanner final : public Planner {
   Result<Planned> fallback(const Problem& problem, const cache::Entry* nearest) override {
     TILEWRIGHT_ASSIGN_OR_RETURN(search::PartitionSpace space,
                                 search::PartitionSpace::of(*problem.op, templates::families()));
-    if (nearest) {
-      auto parts = parts_of(*nearest, space);
+    for (const cache::Entry& entry : entries_to_try(store_, problem.key, nearest)) {
+      auto parts = parts_of(entry, space);
       auto planned = parts ? compose(problem, space, *parts) : Result<Planned>(fail(parts.error()));
       if (planned) return planned;
-      spdlog::info("{}: the nearest entry does not serve: {}", problem.op->name,
+      spdlog::info("{}: {} does not serve: {}", problem.op->name,
+                   entry == *nearest ? "the nearest entry" : "another entry of the record",
                    planned.error().message);
     }
     return compose(problem, space, safe_parts(space, problem.bindings));
@@ -66,6 +67,7 @@ class TuningPlanner final : public Planner {
     if (settings.precision > 0) request.measure.precision = settings.precision;
     if (settings.sample_blocks) request.measure.sample_blocks = *settings.sample_blocks;
     request.replace = settings.replace;
+    TILEWRIGHT_ASSIGN_OR_RETURN(request.anchor, search::anchor_of(store_, request, device()));
     search::TuneHooks hooks = search::journal_in(store_, request, device());
     if (settings.replace) hooks.recall = nullptr, hooks.recall_compile = nullptr;
     TILEWRIGHT_ASSIGN_OR_RETURN(search::BusyPolicy policy, policy_of(settings));

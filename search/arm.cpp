@@ -105,6 +105,14 @@ Result<std::vector<Arm>> make_arms(const TuneRequest& request, const PartitionSp
   for (const Group& group : space.groups()) all.push_back(&group);
   list(std::move(all));
 
+  std::map<Digest, Part> anchors;
+  if (!request.anchor.empty()) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(const std::vector<Part> parts, parts_of(request.anchor, space));
+    for (const Part& part : parts)
+      anchors.emplace(space.groups()[static_cast<std::size_t>(part.group)].digest, part);
+    std::erase_if(order, [&](const Group* group) { return !anchors.contains(group->digest); });
+  }
+
   std::map<const templates::Family*, Space> loaded;
   std::vector<Arm> arms;
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -120,7 +128,11 @@ Result<std::vector<Arm>> make_arms(const TuneRequest& request, const PartitionSp
       arm.family = family;
       arm.safe = family->safe_config(group->op, arm.bindings);
       arm.floor_us = floor_of(*group);
-      arm.needed = i < needed_groups;
+      arm.needed = i < needed_groups || !anchors.empty();
+      if (const auto anchor = anchors.find(arm.digest); anchor != anchors.end()) {
+        arm.anchor = anchor->second;
+        if (arm.anchor.family == family) arm.safe = arm.anchor.config;
+      }
       if (!loaded.contains(family)) {
         TILEWRIGHT_ASSIGN_OR_RETURN(Space space_of_family, Space::load(file));
         if (space_of_family.family() != family->name())

@@ -19,7 +19,9 @@ struct Arm {
   templates::Bindings bindings;  ///< of the group's dimensions
   templates::Facts facts;
   const templates::Family* family = nullptr;
-  templates::Config safe;
+  templates::Config safe;  ///< with an anchor, of its family: the anchor's
+  /// Of a request with an anchor: what made this group there; family null: no anchor.
+  Part anchor;
   double floor_us = 0;  ///< of the cost model
   bool needed = false;  ///< of the partition that the cost model likes best, or of the unfused one
   std::unique_ptr<Strategy> strategy;
@@ -43,10 +45,11 @@ struct Arm {
   void take(CandidateReport report, std::shared_ptr<const jit::Image> image);
 };
 
-/// One arm per distinct group and family that accepts it, ordered as evaluations should begin: first
+/// One arm per distinct group and family that accepts it, of an anchor's groups alone where the
+/// request has one (other cuts round elsewhere), ordered as evaluations should begin: first
 /// the groups of the partition that the cost model likes best, then those of the unfused one, then
 /// of the others as the model likes them; within each the most expensive first.
-/// Errors: of the spaces (space.h), and of a safe config whose tunables are not those of its space.
+/// Errors: of parts_of(); of the spaces (space.h), and of a safe config whose tunables are not those of its space.
 Result<std::vector<Arm>> make_arms(const TuneRequest& request, const PartitionSpace& space,
                                    const CostModel& model, const jit::DeviceInfo& device,
                                    const std::filesystem::path& spaces);

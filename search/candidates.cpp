@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 /// Candidates compiled or waiting for it, beside the one that is measured.
 constexpr std::size_t kAhead = 6;
 
+constexpr char kAnchor[] = "the plan that this record begins with";
+
 }  // namespace
 
 void TuneClock::step(const std::string& current, double best_us, bool known) {
@@ -75,6 +77,7 @@ void CandidatePipeline::prepare(Arm& arm) {
       trial_id(request_, measurer_.device(), arm.digest, std::string(arm.family->name()), *config);
   if (!job.known) {
     auto generated = arm.family->generate(*arm.op, *config, arm.facts);
+    if (auto begun = begin_anchor(arm); !begun) generated = fail(std::move(begun.error()));
     if (generated) {
       const jit::CompileOptions options = compile_options(measurer_.device());
       job.plan = std::move(generated->plan);
@@ -88,6 +91,29 @@ void CandidatePipeline::prepare(Arm& arm) {
     }
   }
   jobs_.push_back(std::move(job));
+}
+
+Result<void> CandidatePipeline::begin_anchor(const Arm& arm) {
+  if (!arm.anchor.family || anchors_.contains(arm.digest)) return {};
+  auto generated = arm.anchor.family->generate(*arm.op, arm.anchor.config, arm.facts);
+  if (!generated) return fail(with_context(std::move(generated.error()), kAnchor));
+  anchors_[arm.digest] = {
+      std::move(generated->plan),
+      compiler_.submit(std::move(generated->source), compile_options(measurer_.device())), nullptr};
+  return {};
+}
+
+Result<std::shared_ptr<const Trial::Anchor>> CandidatePipeline::anchor_of(const Arm& arm) {
+  if (!arm.anchor.family) return nullptr;
+  AnchorCode& code = anchors_.at(arm.digest);
+  if (!code.made) {
+    const Result<jit::Image>& compiled = code.image.get();
+    if (!compiled) return fail(with_context(compiled.error(), kAnchor));
+    set_image(code.plan, compiled->digest);
+    code.made = std::make_shared<const Trial::Anchor>(
+        Trial::Anchor{code.plan, {std::make_shared<const jit::Image>(*compiled)}});
+  }
+  return code.made;
 }
 
 Trial CandidatePipeline::trial_of(const Job& job) const {
@@ -119,6 +145,13 @@ Result<std::shared_ptr<const jit::Image>> CandidatePipeline::measure(Job& job) {
   if (job.arm->best >= 0 && trial.measure.objective != Objective::kEnergy)
     trial.measure.cut_off_us = 2 * job.arm->best_us();
   trial.measure.deadline_s = deadline_s(*job.arm);
+  auto anchor = anchor_of(*job.arm);
+  if (!anchor) {
+    report.failure = std::move(anchor.error());
+    return image;
+  }
+  // The anchor itself has its own bits.
+  if (*anchor && (*anchor)->plan != trial.plan) trial.anchor = std::move(*anchor);
   note(hooks_.begin, report);
   TILEWRIGHT_ASSIGN_OR_RETURN(TrialResult result, measurer_.run(trial));
   if (!result.failure) {
@@ -170,7 +203,10 @@ Result<bool> CandidatePipeline::finish(Job& job) {
     }
     TILEWRIGHT_ASSIGN_OR_RETURN(image, std::move(measured));
   }
-  if (job.report.failure && !job.plan.launches.empty())
+  // A replay has no anchor to compare with: of what failed by it, it would show nothing.
+  const bool by_anchor = job.arm->anchor.family && job.report.failure &&
+                         job.report.failure->code == ErrorCode::kUnsupported;
+  if (job.report.failure && !job.plan.launches.empty() && !by_anchor)
     job.report.replay = replay_text(
         {trial_of(job), job.report.family, job.report.config, job.arm->facts, measurer_.device()});
   // First of all: a tune that is killed now knows it the next time.

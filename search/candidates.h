@@ -57,6 +57,12 @@ class CandidatePipeline {
     Digest source;  ///< of the image to be compiled
     std::shared_future<Result<jit::Image>> image;
   };
+  /// Of an arm with an anchor: the group as it was made there.
+  struct AnchorCode {
+    jit::Plan plan;
+    std::shared_future<Result<jit::Image>> image;
+    std::shared_ptr<const Trial::Anchor> made;
+  };
   void prepare(Arm& arm);
   void note(const std::function<Result<void>(const CandidateReport&)>& hook,
             const CandidateReport& report);
@@ -66,6 +72,9 @@ class CandidatePipeline {
   Result<bool> finish(Job& job);
   /// Fills in the job's report; the image is null if it did not compile.
   Result<std::shared_ptr<const jit::Image>> measure(Job& job);
+  Result<void> begin_anchor(const Arm& arm);
+  /// Null: the arm has none.
+  Result<std::shared_ptr<const Trial::Anchor>> anchor_of(const Arm& arm);
   /// Of the next trial: many times what sound ones took, so that one that hangs does not take as
   /// long as one that is slow ever could.
   double deadline_s(const Arm& arm) const;
@@ -82,6 +91,7 @@ class CandidatePipeline {
     double longest_s = 0;
   };
   std::map<const Arm*, SoundTrials> sound_;  ///< groups differ in what a trial of them takes
+  std::map<Digest, AnchorCode> anchors_;     ///< by group
   std::deque<Job> jobs_;
 };
 

@@ -9,15 +9,6 @@
 
 namespace tilewright::search {
 
-/// What one group of a composition is made with.
-struct Part {
-  int group = 0;  ///< index into the partition space's groups
-  const templates::Family* family = nullptr;
-  templates::Config config;
-
-  bool operator==(const Part&) const = default;
-};
-
 /// For which tensors a plan is generated.
 enum class Alignment { kAllocated, kAny };
 

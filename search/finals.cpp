@@ -67,7 +67,9 @@ Result<Finals::Finalist> Finals::finalist(const Partition& partition, bool safe)
     for (const Arm& arm : arms_) {
       if (arm.digest != group.digest) continue;
       const CandidateReport* report = arm.safe_report();
-      if (safe && chosen == nullptr && report != nullptr && !report->failure) {
+      // Another family's safe config says nothing of the anchor's bits.
+      const bool of_anchor = !arm.anchor.family || arm.anchor.family == arm.family;
+      if (safe && of_anchor && chosen == nullptr && report != nullptr && !report->failure) {
         chosen = report;
         family = arm.family;
       }
@@ -114,6 +116,30 @@ Result<Finals::Finalist> Finals::finalist(const Partition& partition, bool safe)
   return made;
 }
 
+/// Compiles what every whole plan is compared with.
+Result<void> Finals::make_anchor() {
+  if (request_.anchor.empty()) return {};
+  TILEWRIGHT_ASSIGN_OR_RETURN(anchor_parts_, parts_of(request_.anchor, space_));
+  const std::vector<Part> one[] = {anchor_parts_};
+  const auto make = [&](Alignment alignment,
+                        std::shared_ptr<const Trial::Anchor>& anchor) -> Result<void> {
+    Result<Composition> made = std::move(composer_.compose(one, alignment).front());
+    if (!made)
+      return fail(with_context(std::move(made.error()), "the plan that this record begins with"));
+    anchor = std::make_shared<const Trial::Anchor>(
+        Trial::Anchor{std::move(made->plan), std::move(made->images)});
+    return {};
+  };
+  TILEWRIGHT_TRY(make(Alignment::kAllocated, anchor_));
+  return make(Alignment::kAny, narrow_anchor_);
+}
+
+/// Null where `plan` is the anchor itself: it has its own bits.
+std::shared_ptr<const Trial::Anchor> Finals::anchor_for(
+    const jit::Plan& plan, const std::shared_ptr<const Trial::Anchor>& anchor) const {
+  return anchor && anchor->plan != plan ? anchor : nullptr;
+}
+
 Result<void> Finals::find_finalists() {
   const auto cost = [&](const Group& group) {
     double best = std::numeric_limits<double>::infinity();
@@ -121,11 +147,20 @@ Result<void> Finals::find_finalists() {
       if (arm.digest == group.digest) best = std::min(best, arm.best_us());
     return best;
   };
-  for (const Partition& partition : space_.best(kListed, cost)) {
+  std::vector<Partition> partitions;
+  Partition baseline = space_.unfused();
+  if (anchor_parts_.empty()) {
+    partitions = space_.best(kListed, cost);
+  } else {
+    baseline.clear();
+    for (const Part& part : anchor_parts_) baseline.push_back(part.group);
+    partitions = {baseline};
+  }
+  for (const Partition& partition : partitions) {
     TILEWRIGHT_ASSIGN_OR_RETURN(Finalist made, finalist(partition, false));
     finalists_.push_back(std::move(made));
   }
-  TILEWRIGHT_ASSIGN_OR_RETURN(Finalist unfused, finalist(space_.unfused(), true));
+  TILEWRIGHT_ASSIGN_OR_RETURN(Finalist unfused, finalist(baseline, true));
   // The baseline may be among them: then it is listed once, and cannot beat itself.
   for (std::size_t i = 0; i < finalists_.size(); ++i)
     if (finalists_[i].parts == unfused.parts) baseline_ = static_cast<int>(i);
@@ -164,6 +199,7 @@ Trial Finals::trial_of(const Finalist& finalist) const {
   trial.bindings = request_.bindings;
   trial.plan = composition.plan;
   trial.images = composition.images;
+  trial.anchor = anchor_for(trial.plan, anchor_);
   trial.seed = request_.seed;
   trial.verify = request_.verify;
   trial.measure = request_.measure;
@@ -223,7 +259,7 @@ void Finals::choose(TuneReport& report) const {
     report.baseline = *baseline.report.whole;
     report.choice = baseline_;
   }
-  report.baseline_name = "unfused defaults";
+  report.baseline_name = anchor_parts_.empty() ? "unfused defaults" : "the record's first plan";
   double best = std::numeric_limits<double>::infinity();
   int leaders = 0;
   for (const Finalist& finalist : finalists_) leaders += finalist.judged && !finalist.baseline;
@@ -274,7 +310,10 @@ Result<void> Finals::add_narrow(TuneReport& report, const Finalist& finalist,
                                 const std::vector<Part>& parts) {
   const std::vector<Part> one[] = {parts};
   Result<Composition> narrow = std::move(composer_.compose(one, Alignment::kAny).front());
-  if (narrow && narrow->plan == report.plan) return {};  // it has no alignment to lose
+  const auto anchor = narrow ? anchor_for(narrow->plan, narrow_anchor_) : nullptr;
+  // It has no alignment to lose; but the anchor may have, and then sums unaligned rows otherwise.
+  const bool same_anchor = !anchor || anchor->plan == anchor_->plan;
+  if (narrow && narrow->plan == report.plan && same_anchor) return {};
   if (!narrow) {
     report.narrow_failure = narrow.error();
     return {};
@@ -283,6 +322,7 @@ Result<void> Finals::add_narrow(TuneReport& report, const Finalist& finalist,
   trial.id += "-narrow";
   trial.plan = narrow->plan;
   trial.images = narrow->images;
+  trial.anchor = anchor;
   trial.timed = false;
   // Each tensor one element off: what a slice of a caller's tensor may be.
   for (const jit::PlanTensor& tensor : trial.plan.tensors)
@@ -349,6 +389,7 @@ void Finals::extend(TuneReport& report, double begin_seconds, std::stop_token st
     contest.narrow->id += "-narrow";
     contest.narrow->plan = report.narrow;
     contest.narrow->images = report.images;
+    contest.narrow->anchor = anchor_for(report.narrow, narrow_anchor_);
   }
   contest.seconds = clock_.seconds() - begin_seconds;
   report.probes = probe_ends(contest, request_.budget.seconds, measurer_, clock_, std::move(stop));
@@ -359,6 +400,7 @@ void Finals::extend(TuneReport& report, double begin_seconds, std::stop_token st
 
 Result<void> Finals::run(TuneReport& report, std::stop_token stop) {
   const double begin_seconds = clock_.seconds();
+  TILEWRIGHT_TRY(make_anchor());
   TILEWRIGHT_TRY(find_finalists());
   bool stopped = stop.stop_requested();
   if (!stopped) {

@@ -33,6 +33,9 @@ class Finals {
   };
 
   Result<Finalist> finalist(const Partition& partition, bool safe) const;
+  Result<void> make_anchor();
+  std::shared_ptr<const Trial::Anchor> anchor_for(
+      const jit::Plan& plan, const std::shared_ptr<const Trial::Anchor>& anchor) const;
   Result<void> find_finalists();
   Result<void> measure();
   std::optional<TrialResult> known_result(const Finalist& finalist) const;
@@ -53,6 +56,9 @@ class Finals {
   Composer composer_;
   std::vector<Finalist> finalists_;
   int baseline_ = -1;
+  std::vector<Part> anchor_parts_;  ///< empty: no anchor
+  /// Its plans for aligned tensors, and for any.
+  std::shared_ptr<const Trial::Anchor> anchor_, narrow_anchor_;
 };
 
 }  // namespace tilewright::search

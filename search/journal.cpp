@@ -53,6 +53,8 @@ std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, 
   hasher.add(std::uint64_t{measure.graph}).add(std::uint64_t{measure.cold_l2});
   hasher.add(to_string(measure.objective));
   hasher.add(device.virtual_gpu ? measure.sample_blocks : 0);
+  // What has other bits than a record's first plan is right where there is none.
+  for (const GroupChoice& choice : request.anchor) hasher.add("anchor").add(to_text(choice));
   const VerifySettings& verify = request.verify;
   hasher.add(std::uint64_t{verify.integer}).add(std::uint64_t{verify.normal});
   hasher.add(std::uint64_t{verify.adversarial});

@@ -12,7 +12,7 @@ namespace tilewright::search {
 inline constexpr std::size_t kShownId = 12;
 
 /// Digest of all that a trial's outcome depends on: group, family, config, generator, device, shape,
-/// and how it is verified and measured. The seed is not among it.
+/// and how it is verified and measured, the anchor's configs included. The seed is not among it.
 std::string trial_id(const TuneRequest& request, const jit::DeviceInfo& device, const Digest& group,
                      const std::string& family, const templates::Config& config);
 

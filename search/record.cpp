@@ -1,15 +1,15 @@
 #include "search/record.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <ctime>
-#include <sstream>
+
+#include "jit/expression.h"
+#include "search/verify/equal_bits.h"
 
 namespace tilewright::search {
 namespace {
@@ -31,37 +31,80 @@ std::string host_name() {
 
 }  // namespace
 
-std::string to_text(const GroupChoice& choice) {
-  return fmt::format("{} {} of {}", choice.family, templates::to_string(choice.config),
-                     fmt::join(choice.statements, "+"));
+namespace {
+
+bool binds_bits(const templates::Operator& op) {
+  return op.numerics.batch_invariant && !batch_dimensions(op).empty();
 }
 
-Result<GroupChoice> parse_group(const std::string& text) {
-  const auto refused = [&] {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("group is '{}', expected FAMILY TUNABLE=VALUE... of STATEMENT+...", text));
+/// As far as sizes alone tell: what asks for alignments is not looked at.
+bool may_run(const cache::Entry& entry, const templates::Bindings& sizes) {
+  const jit::Plan& plan = entry.narrow.launches.empty() ? entry.plan : entry.narrow;
+  const auto size_of = [&](std::string_view name) -> std::optional<std::int64_t> {
+    const auto found = sizes.find(std::string(name));
+    return found == sizes.end() ? std::nullopt : std::optional(found->second);
   };
-  const auto number = [](std::string_view digits, auto& out) {
-    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), out);
-    return parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size();
-  };
-  GroupChoice choice;
-  std::istringstream words(text);
-  std::string word;
-  if (!(words >> choice.family)) return refused();
-  while (words >> word && word != "of") {
-    const auto equals = word.find('=');
-    if (equals == std::string::npos ||
-        !number(std::string_view(word).substr(equals + 1), choice.config[word.substr(0, equals)]))
-      return refused();
+  return std::none_of(plan.legal.begin(), plan.legal.end(), [&](const std::string& text) {
+    const auto predicate = jit::Expression::parse(text);
+    if (!predicate) return false;
+    const auto holds = predicate->evaluate(size_of);
+    return holds && *holds == 0;
+  });
+}
+
+/// Whether a plan that was tuned with the request's anchor has the record's bits. The first plan may
+/// have been replaced since, by one with the same bits.
+bool has_plan_of(const cache::Record& record, const TuneRequest& request) {
+  std::vector<std::string> groups;
+  for (const GroupChoice& choice : request.anchor) groups.push_back(to_text(choice));
+  return std::any_of(record.entries.begin(), record.entries.end(),
+                     [&](const cache::Entry& entry) { return entry.groups == groups; });
+}
+
+/// Makes the record one that `entry` may join.
+Result<void> keep_bits(cache::Record& record, const cache::Entry& entry,
+                       const TuneRequest& request) {
+  if (record.entries.empty()) return {};
+  const cache::Entry& first = record.entries.front();
+  const bool other_compiler = first.evidence.nvrtc_version != request.nvrtc_version;
+  if (request.anchor.empty() && (request.replace || other_compiler)) {
+    if (other_compiler || first.groups != entry.groups) record.entries.clear();
+    return {};
   }
-  if (word != "of" || !(words >> word) || word.ends_with('+')) return refused();
-  std::istringstream statements(word);
-  for (std::string index; std::getline(statements, index, '+');)
-    if (!number(index, choice.statements.emplace_back())) return refused();
-  if (words >> word) return refused();
-  return choice;
+  if (!request.anchor.empty() && has_plan_of(record, request)) return {};
+  // Its plans are not for these sizes: no row has bits by them yet.
+  if (request.anchor.empty() &&
+      std::none_of(record.entries.begin(), record.entries.end(),
+                   [&](const cache::Entry& known) { return may_run(known, request.bindings); }))
+    return {};
+  return fail(
+      ErrorCode::kBusy,
+      fmt::format("{} is batch-invariant, and another tune has begun its record with a plan "
+                  "that this one was not compared with: tune again",
+                  request.op->name));
+}
+
+}  // namespace
+
+Result<std::vector<GroupChoice>> anchor_of(const cache::Store& store, const TuneRequest& request,
+                                           const jit::DeviceInfo& device) {
+  std::vector<GroupChoice> anchor;
+  if (!binds_bits(*request.op)) return anchor;
+  const auto record = store.get(cache::Key::of(*request.op, device));
+  if (!record && record.error().code == ErrorCode::kCorrupt) return anchor;
+  if (!record) return fail(record.error());
+  if (!*record || (*record)->generator != request.generator) return anchor;
+  const auto& entries = (*record)->entries;
+  const auto first = std::find_if(entries.begin(), entries.end(), [&](const cache::Entry& entry) {
+    return may_run(entry, request.bindings);
+  });
+  if (first == entries.end()) return anchor;
+  if (first->evidence.nvrtc_version != request.nvrtc_version) return anchor;
+  if (request.replace && first->evidence.sizes == request.bindings) return anchor;
+  for (const std::string& text : first->groups) {
+    TILEWRIGHT_ASSIGN_OR_RETURN(anchor.emplace_back(), parse_group(text));
+  }
+  return anchor;
 }
 
 Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& request) {
@@ -120,11 +163,14 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
       if (!whole) lost = *rival;
     }
   }
+  Result<void> kept;
   const auto join = [&](cache::Record& record) {
     // Plans of another generator may have faults that this one has not.
     if (record.generator != request.generator) record.entries.clear();
     record.key = key;
     record.generator = request.generator;
+    if (binds_bits(*request.op)) kept = keep_bits(record, entry, request);
+    if (!kept) return;
     const cache::Entry* rival = record.rival(entry);
     if (request.replace || (rival && lost == *rival)) {
       record.put(std::move(entry));
@@ -132,7 +178,8 @@ Result<void> store_report(cache::Store& store, const TuneReport& report,
       record.offer(std::move(entry));
     }
   };
-  return store.update(key, join, report.images);
+  TILEWRIGHT_TRY(store.update(key, join, report.images));
+  return kept;
 }
 
 namespace {

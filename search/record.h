@@ -13,19 +13,12 @@
 
 namespace tilewright::search {
 
-/// How one group of an entry was made: what Entry::groups says of it, so that its config can be
-/// generated again for another shape.
-struct GroupChoice {
-  std::string family;
-  templates::Config config;
-  std::vector<int> statements;  ///< indices into the operator's
-
-  bool operator==(const GroupChoice&) const = default;
-};
-/// "simt_gemm block_k=16 block_m=64 of 0+1+2".
-std::string to_text(const GroupChoice& choice);
-/// Errors: kInvalidArgument.
-Result<GroupChoice> parse_group(const std::string& text);
+/// TuneRequest::anchor, of what the request says besides: how the first plan of the problem's record
+/// was made that can run at these sizes. Empty: no record, or one of another generator or compiler;
+/// an operator that is not batch-invariant, or has no dimension that numbers rows; a request to
+/// replace the very plan that the record begins with.
+Result<std::vector<GroupChoice>> anchor_of(const cache::Store& store, const TuneRequest& request,
+                                           const jit::DeviceInfo& device);
 
 /// The plan, its narrow twin and the evidence. chosen_for is the range that the tune found.
 /// Errors: kNotFound when the report has no choice, kInvalidArgument when it was not verified.
@@ -33,6 +26,10 @@ Result<cache::Entry> to_entry(const TuneReport& report, const TuneRequest& reque
 
 /// Images and record at once, so that a record never names an image that was never there. Stores
 /// nothing where to_entry would refuse: an interrupted tune keeps its trials and no record.
+///
+/// All plans of a batch-invariant operator's record give the same bits. So one that was tuned without
+/// an anchor begins the record anew, if the request may replace plans or those there are another
+/// compiler's. Errors besides: kBusy, if meanwhile another tune has begun the record with other plans.
 Result<void> store_report(cache::Store& store, const TuneReport& report,
                           const TuneRequest& request);
 

@@ -17,6 +17,7 @@
 
 #include "jit/compile_pool.h"
 #include "jit/device.h"
+#include "search/group_choice.h"
 #include "search/measure/measurer.h"
 #include "search/measure/statistics.h"
 #include "search/partition.h"
@@ -48,7 +49,10 @@ struct TuneRequest {
   /// templates::generator_digest of the headers that the pool compiles with: part of trial ids.
   Digest generator;
   std::string nvrtc_version;  ///< the compile pool's, for the same reason
-  bool replace = false;       ///< the result takes the place of a better one that is known
+  /// Of a batch-invariant operator that has a record: how its first plan was made, whose bits this
+  /// tune's plans have to have (docs/adr/0015); empty: none. Record.h's anchor_of() finds it.
+  std::vector<GroupChoice> anchor;
+  bool replace = false;  ///< the result takes the place of a better one that is known
   /// Partitions that are measured whole, beside the baseline, at most: not those whose kernels take
   /// half as long again as the best one's in sum, which no influence of kernels on each other mends.
   int leaders = 3;
@@ -88,7 +92,9 @@ struct PartitionReport {
   std::optional<Sample> whole;   ///< measured end to end, for the leaders and the baseline
   std::optional<Error> failure;  ///< of the whole
   Verification verification;     ///< of the whole
-  bool safe_configs = false;     ///< the baseline: every group with its family's safe config
+  /// The baseline: every group with its family's safe config; of a request with an anchor, with
+  /// the anchor's.
+  bool safe_configs = false;
   std::int64_t bytes_moved = 0, bytes_saved = 0;  ///< saved against the unfused partition
 };
 
@@ -114,7 +120,7 @@ struct TuneReport {
   Sample choice_sample;
   bool choice_verified = false;
   int baseline_partition = -1;  ///< index into partitions; it may be the choice
-  std::string baseline_name;    ///< "unfused defaults"
+  std::string baseline_name;    ///< "unfused defaults", or "the record's first plan"
   Sample baseline;
   double margin = 0;         ///< (baseline - choice) / baseline, from the interleaved samples
   Interval margin_interval;  ///< equal ends: modelled, no noise

@@ -1,7 +1,8 @@
 /// Is what the kernels wrote the operator? (docs/adr/0006.) Exact small integers, random-normal data
 /// within a probabilistic bound, and special values against the table of docs/numerics.md, which also
 /// says what data, what bound, and which blocks run where they are sampled. Where the operator asks
-/// for it: equal bits in a second run, and equal bits of a row whatever the rows beside it.
+/// for it: equal bits in a second run, and equal bits of a row whatever the rows beside it, also where
+/// another plan computes it.
 ///
 /// Inputs are private copies; outputs and workspace are poisoned before each run; redzones around
 /// every tensor are checked after.
@@ -44,12 +45,15 @@ struct Verification {
 
 /// Runs the plan of `op` at `bindings` on `context` once per data kind and compares with the
 /// evaluator. Errors: kWrongResult names output, element, data kind, value seen, value wanted and
-/// bound, and lists the first wrong elements in Error::detail; whatever the launch fails with.
+/// bound, and lists the first wrong elements in Error::detail; kUnsupported: other bits than the
+/// anchor's; whatever the launch fails with.
 /// `sample_blocks`: on the virtual GPU, blocks per launch; 0: all.
 struct VerifyJob {
   const templates::Operator* op = nullptr;
   templates::Bindings bindings;
   const jit::LoadedPlan* plan = nullptr;
+  /// Of a batch-invariant operator: the plan whose bits the results have to have; null: none.
+  const jit::LoadedPlan* anchor = nullptr;
   VerifySettings settings;
   std::uint64_t seed = 1;
   std::uint64_t sample_blocks = 0;
@@ -77,7 +81,8 @@ class VerifySession {
   virtual Result<void> make_data(const VerifySettings& settings) = 0;
 
   virtual Result<Verification> verify(const jit::LoadedPlan& plan, const VerifySettings& settings,
-                                      std::uint64_t sample_blocks) = 0;
+                                      std::uint64_t sample_blocks,
+                                      const jit::LoadedPlan* anchor = nullptr) = 0;
 
   /// Each plan on the session's buffers, whose inputs are random-normal data: to be timed. They share
   /// inputs, outputs and workspace. By plan, and by set of buffers: at most `sets` of them, as many as

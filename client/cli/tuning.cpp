@@ -111,6 +111,8 @@ Result<search::TuneReport> Tuning::tune_here(
   request.generator = generator_;
   request.nvrtc_version = compiler_->nvrtc_version();
   request.replace = flags_.fresh;
+  TILEWRIGHT_ASSIGN_OR_RETURN(request.anchor,
+                              search::anchor_of(cache_.store(), request, measurer_->device()));
 
   auto hooks = search::journal_in(cache_.store(), request, measurer_->device());
   if (flags_.fresh) hooks.recall = nullptr, hooks.recall_compile = nullptr;

@@ -156,6 +156,11 @@ Result<void> write_files(const fs::path& folder, const BundleInfo& info,
     if (!ids.insert(item.trial.id).second)
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("two trials have the id {}", item.trial.id));
+    if (item.trial.anchor)
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("trial {} is to have the bits of another plan, which a bundle does "
+                              "not carry",
+                              item.trial.id));
     json line = search::to_json(item.trial);
     if (!item.candidate.empty()) line["candidate"] = json::parse(item.candidate, nullptr, false);
     lines += line.dump() + "\n";

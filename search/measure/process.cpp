@@ -297,11 +297,15 @@ class ProcessMeasurer final : public Measurer {
     run.rounds = rounds;
     run.forget = worker_->images().size() > kMaximumImages;
     if (run.forget) worker_->images().clear();
-    for (const Trial& trial : trials) {
-      for (const auto& image : trial.images) {
+    const auto send = [&](const std::vector<std::shared_ptr<const jit::Image>>& images) {
+      for (const auto& image : images) {
         if (worker_->images().insert(image->digest).second)
           run.images.push_back(std::make_unique<wire::ImageT>(to_wire(*image)));
       }
+    };
+    for (const Trial& trial : trials) {
+      send(trial.images);
+      if (trial.anchor) send(trial.anchor->images);
       run.trials.push_back(std::make_unique<wire::TrialT>(to_wire(trial)));
     }
     wire::FrameT frame;

@@ -39,14 +39,18 @@ struct Problem {
   std::unique_ptr<VerifySession> session;
 };
 
+Result<jit::LoadedPlan> load(const jit::Context& context, const Trial& trial, const jit::Plan& plan,
+                             const std::vector<std::shared_ptr<const jit::Image>>& images) {
+  return jit::LoadedPlan::load(context, plan, [&](const Digest& digest) -> Result<jit::Image> {
+    for (const auto& image : images)
+      if (image->digest == digest) return *image;
+    return fail(ErrorCode::kNotFound,
+                fmt::format("trial {} has no image {}", trial.id, digest.hex()));
+  });
+}
+
 Result<jit::LoadedPlan> load(const jit::Context& context, const Trial& trial) {
-  return jit::LoadedPlan::load(
-      context, trial.plan, [&](const Digest& digest) -> Result<jit::Image> {
-        for (const auto& image : trial.images)
-          if (image->digest == digest) return *image;
-        return fail(ErrorCode::kNotFound,
-                    fmt::format("trial {} has no image {}", trial.id, digest.hex()));
-      });
+  return load(context, trial, trial.plan, trial.images);
 }
 
 Result<void> check_inputs(const Trial& trial, const VerifyJob& job) {
@@ -122,7 +126,13 @@ struct TrialRunner::State {
   Result<Verification> verify(const Trial& trial, const jit::LoadedPlan& plan, Deadline deadline) {
     const VirtualLimits limits(context->driver(), trial.measure, trial.seed, deadline);
     TILEWRIGHT_ASSIGN_OR_RETURN(VerifySession * session, this->session(trial));
-    return session->verify(plan, trial.verify, trial.measure.sample_blocks);
+    std::optional<jit::LoadedPlan> anchor;
+    if (trial.anchor) {
+      TILEWRIGHT_ASSIGN_OR_RETURN(anchor,
+                                  load(*context, trial, trial.anchor->plan, trial.anchor->images));
+    }
+    return session->verify(plan, trial.verify, trial.measure.sample_blocks,
+                           anchor ? &*anchor : nullptr);
   }
 
   Result<std::vector<TimedPlan>> ready(std::span<const Trial* const> trials,

@@ -50,6 +50,13 @@ struct Trial {
   VerifySettings verify;
   MeasureSettings measure;
   bool timed = true;
+  /// Of a batch-invariant operator: a plan whose bits the results have to have, with its images;
+  /// null: none. It does not travel in bundles.
+  struct Anchor {
+    jit::Plan plan;
+    std::vector<std::shared_ptr<const jit::Image>> images;
+  };
+  std::shared_ptr<const Anchor> anchor;
   /// Bytes to displace each tensor's base by from a 256-byte boundary, by name.
   std::map<std::string, std::int64_t> displacement;
   /// input_digest of the data that it is to be verified with, so that a machine that would make

@@ -119,6 +119,19 @@ Sample sample_from(const wire::SampleT& sample) {
 
 Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message), {}}; }
 
+Result<std::vector<std::shared_ptr<const jit::Image>>> images_from(
+    const std::vector<wire::Digest>& digests, const ImageLookup& images, const std::string& where) {
+  std::vector<std::shared_ptr<const jit::Image>> out;
+  for (const wire::Digest& digest : digests) {
+    auto image = images(digest_from(digest));
+    if (!image)
+      return fail(
+          corrupt(fmt::format("{}: image {} is not here", where, digest_from(digest).hex())));
+    out.push_back(std::move(image));
+  }
+  return out;
+}
+
 }  // namespace
 
 wire::TrialT to_wire(const Trial& trial) {
@@ -135,6 +148,11 @@ wire::TrialT to_wire(const Trial& trial) {
   out.timed = trial.timed;
   out.displacement = entries_of(trial.displacement);
   out.inputs = std::make_unique<wire::Digest>(trial.inputs.high, trial.inputs.low);
+  if (trial.anchor) {
+    out.anchor = bytes_of(jit::pack(trial.anchor->plan));
+    for (const auto& image : trial.anchor->images)
+      out.anchor_images.emplace_back(image->digest.high, image->digest.low);
+  }
   return out;
 }
 
@@ -149,19 +167,21 @@ Result<Trial> from_wire(const wire::TrialT& trial, const ImageLookup& images) {
   auto plan = jit::unpack_plan(text_of(trial.plan));
   if (!plan) return fail(with_context(std::move(plan.error()), where));
   out.plan = std::move(*plan);
-  for (const wire::Digest& digest : trial.images) {
-    auto image = images(digest_from(digest));
-    if (!image)
-      return fail(
-          corrupt(fmt::format("{}: image {} is not here", where, digest_from(digest).hex())));
-    out.images.push_back(std::move(image));
-  }
+  TILEWRIGHT_ASSIGN_OR_RETURN(out.images, images_from(trial.images, images, where));
   out.seed = trial.seed;
   if (trial.verify) out.verify = settings_from(*trial.verify);
   if (trial.measure) out.measure = settings_from(*trial.measure);
   out.timed = trial.timed;
   out.displacement = map_of(trial.displacement);
   if (trial.inputs) out.inputs = digest_from(*trial.inputs);
+  if (!trial.anchor.empty()) {
+    auto anchor = std::make_shared<Trial::Anchor>();
+    auto anchor_plan = jit::unpack_plan(text_of(trial.anchor));
+    if (!anchor_plan) return fail(with_context(std::move(anchor_plan.error()), where));
+    anchor->plan = std::move(*anchor_plan);
+    TILEWRIGHT_ASSIGN_OR_RETURN(anchor->images, images_from(trial.anchor_images, images, where));
+    out.anchor = std::move(anchor);
+  }
   return out;
 }
 

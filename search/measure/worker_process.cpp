@@ -117,6 +117,7 @@ Result<void> WorkerProcess::prepare(const Trial& trial) {
   if (problem == problem_) return {};
   Trial without_images = trial;
   without_images.images.clear();
+  without_images.anchor = nullptr;
   wire::PrepareT prepare;
   prepare.trial = std::make_unique<wire::TrialT>(to_wire(without_images));
   wire::FrameT request;

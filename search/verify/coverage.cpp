@@ -60,8 +60,15 @@ class BlockOrder {
 class Chooser {
  public:
   Chooser(const Operator& op, const std::vector<LaunchFacts>& launches,
-          const std::map<std::string, Rect>& extents, std::uint64_t count, std::uint64_t seed)
-      : op_(op), launches_(launches), extents_(extents), count_(count), seed_(seed) {}
+          const std::map<std::string, Rect>& extents, std::uint64_t count, std::uint64_t seed,
+          const std::map<std::string, std::vector<Rect>>& wanted)
+      : op_(op),
+        launches_(launches),
+        extents_(extents),
+        count_(count),
+        seed_(seed),
+        only_wanted_(!wanted.empty()),
+        needed_(wanted) {}
 
   Result<Coverage> run() {
     coverage_.launches.resize(launches_.size());
@@ -104,7 +111,7 @@ class Chooser {
     } else {
       std::set<std::uint64_t> blocks;
       TILEWRIGHT_TRY(add_needed(facts, wanted, blocks));
-      if (own) TILEWRIGHT_TRY(add_own(index, blocks));
+      if (own && !only_wanted_) TILEWRIGHT_TRY(add_own(index, blocks));
       if (blocks.empty()) blocks.insert(0);
       launch.blocks.assign(blocks.begin(), blocks.end());
       for (std::uint64_t block : launch.blocks) {
@@ -211,6 +218,7 @@ class Chooser {
   const std::vector<LaunchFacts>& launches_;
   const std::map<std::string, Rect>& extents_;
   std::uint64_t count_, seed_;
+  bool only_wanted_;
   Coverage coverage_;
   std::map<std::size_t, std::vector<Rect>> regions_;  ///< by launch: the tiles of its blocks
   std::map<std::string, std::vector<Rect>> needed_;   ///< by tensor: what later launches read
@@ -235,10 +243,11 @@ Reach reach(const Operator& op, ValueId source, ValueId target) {
 
 Result<Coverage> choose_coverage(const Operator& op, const std::vector<LaunchFacts>& launches,
                                  const std::map<std::string, Rect>& extents,
-                                 std::uint64_t sample_blocks, std::uint64_t seed) {
+                                 std::uint64_t sample_blocks, std::uint64_t seed,
+                                 const std::map<std::string, std::vector<Rect>>& wanted) {
   // A last launch that writes nothing of its own works over what is there already: no sampling.
   bool sampled = sample_blocks > 0 && !launches.empty() && !launches.back().writes.empty();
-  if (sampled) return Chooser(op, launches, extents, sample_blocks, seed).run();
+  if (sampled) return Chooser(op, launches, extents, sample_blocks, seed, wanted).run();
   Coverage coverage;
   coverage.launches.resize(launches.size());
   for (const templates::Output& output : op.outputs) {

@@ -29,11 +29,13 @@ struct Coverage {
   bool sampled = false;
 };
 
-/// `extents`: [rows, columns] of every output and intermediate. `sample_blocks` 0: all run.
+/// `extents`: [rows, columns] of every output and intermediate. `sample_blocks` 0: all run. `wanted`,
+/// by output: where blocks are sampled, those that write these elements run, and no others.
 Result<Coverage> choose_coverage(const templates::Operator& op,
                                  const std::vector<LaunchFacts>& launches,
                                  const std::map<std::string, Rect>& extents,
-                                 std::uint64_t sample_blocks, std::uint64_t seed);
+                                 std::uint64_t sample_blocks, std::uint64_t seed,
+                                 const std::map<std::string, std::vector<Rect>>& wanted = {});
 
 /// How an element of `target` depends on the value `source` of the operator.
 enum class Reach { kNone, kSame, kRows, kAll };

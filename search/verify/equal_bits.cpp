@@ -149,6 +149,12 @@ Inputs::Source moved_data(const VerifyJob& job, const Tensors& from, const Tenso
   };
 }
 
+Rect intersection(const Rect& a, const Rect& b) {
+  const std::int64_t row = std::max(a.row, b.row), column = std::max(a.column, b.column);
+  return {row, std::min(a.row + a.rows, b.row + b.rows) - row, column,
+          std::min(a.column + a.columns, b.column + b.columns) - column};
+}
+
 class BatchCheck {
  public:
   BatchCheck(const jit::Context& context, const VerifyJob& job, const Tensors& tensors,
@@ -282,6 +288,42 @@ Result<void> check_batch_invariance(const jit::Context& context, const VerifyJob
       if (no_room && extent > own) continue;
       return fail(std::move(same.error()));
     }
+  }
+  return {};
+}
+
+Result<void> check_anchor(const Tensors& tensors, const jit::LoadedPlan& anchor, PlanRunner& runner,
+                          Inputs& inputs, std::uint64_t sample_blocks, const BlockChoice& choice,
+                          const PlanRun& run, const std::vector<jit::FilledBytes>& first) {
+  // What the candidate wrote lies elsewhere in the anchor's grid: a second plan's own sample would
+  // meet it in few elements, and a rounding of 16-bit outputs hides most differences.
+  const auto ran = runner.run(anchor, inputs, DataKind::kNormal, sample_blocks, choice,
+                              kOtherPoison, run.coverage.written);
+  if (!ran)
+    return fail(with_context(ran.error(), "the plan that this record begins with cannot run here"));
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) {
+    const TensorLayout& layout = tensors.outputs[i];
+    const std::vector<Rect>& written = ran->written(layout.name);
+    TILEWRIGHT_ASSIGN_OR_RETURN(const jit::FilledBytes got, runner.download(i, written));
+    for (const Rect& own : run.written(layout.name))
+      for (const Rect& rect : written) {
+        const Rect both = intersection(own, rect);
+        if (both.columns <= 0) continue;
+        const std::int64_t end = both.column + both.columns;
+        for (std::int64_t row = both.row; row < both.row + both.rows; ++row) {
+          const std::int64_t column =
+              first_difference(layout, got, row, layout, first[i], row, both.column, end);
+          if (column == end) continue;
+          return fail(
+              ErrorCode::kUnsupported,
+              fmt::format("gives other bits than the plan that this record begins with: output "
+                          "'{}' is {} at row {}, column {}, expected {} (normal data); that is "
+                          "another order of sums, and the operator is batch-invariant",
+                          layout.name,
+                          read_element(layout.dtype, at(layout, first[i], row, column), 0), row,
+                          column, read_element(layout.dtype, at(layout, got, row, column), 0)));
+        }
+      }
   }
   return {};
 }

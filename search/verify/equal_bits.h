@@ -1,5 +1,5 @@
-/// Bits that have to be equal: those of a plan that runs twice, and those of a row whatever the
-/// rows beside it.
+/// Bits that have to be equal: those of a plan that runs twice, those of a row whatever the rows
+/// beside it, and those of two plans of which either may compute a row.
 #pragma once
 
 #include <string>
@@ -29,5 +29,12 @@ Result<void> check_batch_invariance(const jit::Context& context, const VerifyJob
                                     const jit::LoadedPlan& plan, std::uint64_t sample_blocks,
                                     const BlockChoice& choice, const PlanRun& run,
                                     const std::vector<jit::FilledBytes>& first);
+
+/// Runs `anchor` on the same random-normal data, where `run` has written, and compares. `first` as
+/// above. Errors: kUnsupported at the first element that has other bits, which is not wrong but
+/// another order of sums, and where the anchor cannot run; whatever its launch fails with.
+Result<void> check_anchor(const Tensors& tensors, const jit::LoadedPlan& anchor, PlanRunner& runner,
+                          Inputs& inputs, std::uint64_t sample_blocks, const BlockChoice& choice,
+                          const PlanRun& run, const std::vector<jit::FilledBytes>& first);
 
 }  // namespace tilewright::search

@@ -131,7 +131,8 @@ Result<HeldMemory> PlanRunner::hold_written(const Coverage& coverage,
 
 Result<PlanRun> PlanRunner::run(const jit::LoadedPlan& plan, Inputs& inputs, DataKind kind,
                                 std::uint64_t sample_blocks, const BlockChoice& choice,
-                                std::uint8_t poison) {
+                                std::uint8_t poison,
+                                const std::map<std::string, std::vector<Rect>>& wanted) {
   TILEWRIGHT_ASSIGN_OR_RETURN(const Buffers* const buffers, inputs.use(kind));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto prepared, prepare(plan, *buffers, outputs_));
   const std::size_t workspace_bytes = prepared.workspace_bytes();
@@ -139,8 +140,8 @@ Result<PlanRun> PlanRunner::run(const jit::LoadedPlan& plan, Inputs& inputs, Dat
   TILEWRIGHT_ASSIGN_OR_RETURN(
       auto launches, plan_facts(plan.plan(), job_.bindings, arguments(*buffers, outputs_)));
   TILEWRIGHT_ASSIGN_OR_RETURN(auto extents, extents_of(plan.plan()));
-  TILEWRIGHT_ASSIGN_OR_RETURN(
-      auto coverage, choose_coverage(*job_.op, launches, extents, sample_blocks, job_.seed));
+  TILEWRIGHT_ASSIGN_OR_RETURN(auto coverage, choose_coverage(*job_.op, launches, extents,
+                                                             sample_blocks, job_.seed, wanted));
   if (launches.size() != prepared.launches()) {
     return fail(ErrorCode::kInternal, fmt::format("plan has {} launches at this shape, expected {}",
                                                   launches.size(), prepared.launches()));

@@ -74,10 +74,12 @@ class PlanRunner {
   Result<jit::PreparedLaunch> prepare(const jit::LoadedPlan& plan, const Buffers& inputs,
                                       const Buffers& outputs) const;
 
-  /// `poison`: of outputs and workspace; what is judged is poisoned with kPoison.
+  /// `poison`: of outputs and workspace; what is judged is poisoned with kPoison. `wanted`: as of
+  /// choose_coverage().
   Result<PlanRun> run(const jit::LoadedPlan& plan, Inputs& inputs, DataKind kind,
                       std::uint64_t sample_blocks, const BlockChoice& choice,
-                      std::uint8_t poison = kPoison);
+                      std::uint8_t poison = kPoison,
+                      const std::map<std::string, std::vector<Rect>>& wanted = {});
 
   /// What lies in an output where blocks had to write `written`, and around it: looked_at().
   Result<jit::FilledBytes> download(std::size_t output, const std::vector<Rect>& written);

@@ -36,14 +36,14 @@ class Session : public VerifySession {
   }
 
   Result<Verification> verify(const jit::LoadedPlan& plan, const VerifySettings& settings,
-                              std::uint64_t sample_blocks) override {
+                              std::uint64_t sample_blocks, const jit::LoadedPlan* anchor) override {
     TILEWRIGHT_TRY(context_.activate());
     const jit::VirtualApi* api = context_.driver().virtual_api();
     if (!api) sample_blocks = 0;
     BlockChoice choice(api, sample_blocks, job_.seed);
     Verification verification;
     for (DataKind kind : kinds_of(settings)) {
-      TILEWRIGHT_TRY(verify(plan, settings, kind, sample_blocks, choice, verification));
+      TILEWRIGHT_TRY(verify(plan, settings, kind, sample_blocks, choice, anchor, verification));
       verification.verified = true;
     }
     return verification;
@@ -88,12 +88,12 @@ class Session : public VerifySession {
 
   Result<void> verify(const jit::LoadedPlan& plan, const VerifySettings& settings, DataKind kind,
                       std::uint64_t sample_blocks, const BlockChoice& choice,
-                      Verification& verification) {
+                      const jit::LoadedPlan* anchor, Verification& verification) {
     TILEWRIGHT_ASSIGN_OR_RETURN(const PlanRun run,
                                 runner_.run(plan, inputs_, kind, sample_blocks, choice));
     const templates::Numerics& numerics = job_.op->numerics;
     const bool again =
-        kind == DataKind::kNormal && (numerics.deterministic || numerics.batch_invariant);
+        kind == DataKind::kNormal && (numerics.deterministic || numerics.batch_invariant || anchor);
     std::vector<jit::FilledBytes> first;
     TILEWRIGHT_TRY(judge_.judge(run, runner_, inputs_, settings, kind, verification,
                                 again ? &first : nullptr));
@@ -104,6 +104,10 @@ class Session : public VerifySession {
     if (again && numerics.batch_invariant) {
       TILEWRIGHT_TRY(check_batch_invariance(context_, job_, tensors_, memory_, plan, sample_blocks,
                                             choice, run, first));
+    }
+    if (again && anchor) {
+      TILEWRIGHT_TRY(
+          check_anchor(tensors_, *anchor, runner_, inputs_, sample_blocks, choice, run, first));
     }
     return {};
   }
@@ -149,7 +153,7 @@ Result<std::unique_ptr<VerifySession>> VerifySession::create(const jit::Context&
 
 Result<Verification> verify(const jit::Context& context, const VerifyJob& job) {
   TILEWRIGHT_ASSIGN_OR_RETURN(auto session, VerifySession::create(context, job));
-  return session->verify(*job.plan, job.settings, job.sample_blocks);
+  return session->verify(*job.plan, job.settings, job.sample_blocks, job.anchor);
 }
 
 }  // namespace tilewright::search

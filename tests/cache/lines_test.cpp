@@ -212,6 +212,31 @@ TEST(Lines, AnImportOfAnotherGeneratorLosesNothingThatIsHere) {
   EXPECT_EQ(after.counts, (ImportCounts{1, 0, 0, 0, 2}));
 }
 
+TEST(Lines, ABatchInvariantRecordIsJoinedOnlyByOneWithAPlanInCommon) {
+  templates::Operator op = sample_operator(1);
+  op.numerics.batch_invariant = true;
+  Record known = sample_record(1);
+  known.key = Key::of(op, sample_device());
+  Record imported = known;
+  imported.entries[0].groups = imported.entries[1].groups = {"pointwise threads=256 vector=2"};
+  imported.entries[1].evidence.sizes = {{"M", 4096}};
+  imported.entries[0].evidence.time_us = 1;
+  auto store = memory_store();
+  put_with_images(*store, known);
+  After after = import_into(*store, imported);
+  EXPECT_EQ(after.record, known) << "faster, and maybe of other bits";
+  EXPECT_EQ(after.counts, (ImportCounts{0, 1, 0, 0, 0}));
+  // Made alike, by another compiler.
+  imported.entries[1].groups = known.entries[0].groups;
+  imported.entries[1].evidence.nvrtc_version = "13.1";
+  EXPECT_EQ(import_into(*store, imported).record, known);
+  imported.entries[1].evidence.nvrtc_version = known.entries[0].evidence.nvrtc_version;
+  after = import_into(*store, imported);
+  EXPECT_EQ(after.record.entries.size(), 3u);
+  EXPECT_EQ(after.record.entries[0], imported.entries[0]);
+  EXPECT_EQ(after.counts.taken, 1u);
+}
+
 TEST(Lines, ARecordThatIsNoBetterIsKeptAsItIsHere) {
   auto store = memory_store();
   Record known = sample_record(1);

@@ -104,6 +104,30 @@ TEST_F(FallbackTest, KeepsConfigsThatWouldNotBeTriedHere) {
   EXPECT_EQ(found[0].config, (templates::Config{{"block_m", 128}, {"block_n", 128}}));
 }
 
+TEST(FallbackEntries, OfABatchInvariantOperatorAreAllThatGiveItsBits) {
+  auto shown = [](bool batch_invariant, const char* nearest) {
+    templates::Operator op = cache::testing::sample_operator(64);
+    op.numerics.batch_invariant = batch_invariant;
+    cache::Record record = cache::testing::sample_record(64);
+    record.key = cache::Key::of(op, cache::testing::sample_device());
+    record.entries[0].groups = {"first"};
+    record.entries[1].groups = {"second"};
+    auto store = cache::memory_store();
+    EXPECT_TRUE(store->put(record));
+    cache::Entry entry;
+    entry.groups = {nearest};
+    std::string text;
+    for (const cache::Entry& one :
+         entries_to_try(*store, record.key, *nearest == 0 ? nullptr : &entry))
+      text += (text.empty() ? "" : " ") + one.groups[0];
+    return text;
+  };
+  EXPECT_EQ(shown(true, "second"), "second first");
+  EXPECT_EQ(shown(true, "first"), "first second");
+  EXPECT_EQ(shown(false, "second"), "second");
+  EXPECT_EQ(shown(true, ""), "");
+}
+
 TEST(FallbackResources, AreThoseOfTheDevice) {
   jit::DeviceInfo device;
   device.shared_per_block_optin = 100'000;

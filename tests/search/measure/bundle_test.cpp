@@ -203,6 +203,17 @@ TEST_F(BundleTest, TwoTrialsOfOneIdAreRefused) {
   EXPECT_FALSE(fs::exists(folder_));
 }
 
+TEST_F(BundleTest, AnAnchorIsRefused) {
+  std::vector<BundleTrial> trials = {{planted::uncompiled("a"), ""}};
+  trials[0].trial.anchor = std::make_shared<const Trial::Anchor>();
+  const auto written = write_bundle(folder_, info_, trials);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(rendered(written.error()),
+            "unsupported: trial a is to have the bits of another plan, which a bundle does not "
+            "carry");
+  EXPECT_FALSE(fs::exists(folder_));
+}
+
 TEST_F(BundleTest, CodeForAnotherDeviceIsRefusedBeforeAnythingRuns) {
   const Bundle bundle = make({"a"});
   jit::DeviceInfo a100 = h200();

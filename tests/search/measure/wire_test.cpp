@@ -22,6 +22,9 @@ TEST(Wire, ATrialArrivesAsItWasSent) {
   trial.displacement = {{"a", 4}, {"y", 8}};
   trial.inputs = digest_of("inputs");
   const auto image = trial.images[0];
+  Trial::Anchor anchor{planted::uncompiled("b").plan, {image}};
+  anchor.plan.legal = {"M <= 7"};
+  trial.anchor = std::make_shared<const Trial::Anchor>(anchor);
   const auto back = from_wire(to_wire(trial), [&](const Digest& digest) {
     return digest == image->digest ? image : nullptr;
   });
@@ -45,6 +48,9 @@ TEST(Wire, ATrialArrivesAsItWasSent) {
   EXPECT_EQ(back->timed, false);
   EXPECT_EQ(back->displacement, trial.displacement);
   EXPECT_EQ(back->inputs, trial.inputs);
+  ASSERT_TRUE(back->anchor);
+  EXPECT_EQ(back->anchor->plan, anchor.plan);
+  EXPECT_EQ(back->anchor->images, anchor.images);
 
   const auto without = from_wire(to_wire(trial), [](const Digest&) { return nullptr; });
   ASSERT_FALSE(without);

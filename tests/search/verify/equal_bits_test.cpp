@@ -12,6 +12,7 @@ namespace {
 using planted::Bench;
 using planted::Edit;
 using planted::outcome;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -44,7 +45,8 @@ extern "C" __global__ void row_sums(const float* x, float* y, float* scratch) {
 )";
 
 Result<Verification> run(const std::string& numerics, std::int64_t m,
-                         const std::vector<Edit>& edits = {}, std::uint64_t sample_blocks = 0) {
+                         const std::vector<Edit>& edits = {}, std::uint64_t sample_blocks = 0,
+                         const std::vector<Edit>* anchor_edits = nullptr) {
   std::string text = kRowSums;
   text.replace(text.find("parameters: {numerics: {}}"), 26, "numerics: " + numerics);
   const templates::Operator op = planted::parsed(text);
@@ -58,8 +60,12 @@ Result<Verification> run(const std::string& numerics, std::int64_t m,
   plan.launches = {launch};
   plan.workspace_bytes = "64";
   const jit::LoadedPlan loaded = Bench::get().load(plan, kKernel, edits);
-  const VerifyJob job{
-      .op = &op, .bindings = {{"M", m}}, .plan = &loaded, .sample_blocks = sample_blocks};
+  VerifyJob job{.op = &op, .bindings = {{"M", m}}, .plan = &loaded, .sample_blocks = sample_blocks};
+  std::optional<jit::LoadedPlan> anchor;
+  if (anchor_edits) {
+    anchor = Bench::get().load(plan, kKernel, *anchor_edits);
+    job.anchor = &*anchor;
+  }
   return verify(Bench::get().context(), job);
 }
 
@@ -102,6 +108,21 @@ TEST(EqualBits, TellWhatMindsOtherRows) {
     EXPECT_THAT(outcome(run(kInvariant, 8, edits)),
                 HasSubstr("expected equal bits of a batch-invariant operator"));
     EXPECT_EQ(outcome(run(kDeterministic, 8, edits)), "verified");
+  }
+}
+
+TEST(EqualBits, TellWhatSumsInAnotherOrderThanTheAnchor) {
+  const std::vector<Edit> same = {{"float total = 0;", "float total = 0.0f;"}};
+  const std::vector<Edit> backwards = {{"total += parts[i];", "total += parts[7 - i];"}};
+  for (const std::uint64_t sample_blocks : {0, 7}) {
+    EXPECT_EQ(outcome(run(kInvariant, 300, {}, sample_blocks, &same)), "verified");
+    EXPECT_EQ(outcome(run(kInvariant, 300, backwards, sample_blocks)), "verified") << "not wrong";
+    const auto other = run(kInvariant, 300, backwards, sample_blocks, &same);
+    ASSERT_FALSE(other);
+    EXPECT_EQ(other.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(other.error().message,
+                AllOf(HasSubstr("gives other bits than the plan that this record begins with"),
+                      HasSubstr("another order of sums")));
   }
 }
 
