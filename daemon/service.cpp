@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "daemon/plan_version.h"
 #include "daemon/protocol/image_bundle.h"
 #include "jit/locations.h"
 #include "templates/operator/parse.h"
@@ -16,18 +17,6 @@ namespace tilewright::daemon {
 namespace {
 
 constexpr std::size_t kMaxOperators = 10'000;
-
-std::string pack_narrow(const cache::Entry& entry) {
-  return entry.narrow.tensors.empty() ? std::string() : jit::pack(entry.narrow);
-}
-
-std::uint64_t version_of(const std::string& plan, const std::string& narrow) {
-  return Hasher().add(plan).add(narrow).finish().low | 1;  // never 0: "holds none"
-}
-
-std::uint64_t version_of(const cache::Entry& entry) {
-  return version_of(jit::pack(entry.plan), pack_narrow(entry));
-}
 
 /// Half of what the process may open beside its connections: the rest is the store's and others'.
 std::size_t reply_files(const Config& config) {
@@ -40,11 +29,6 @@ std::size_t reply_files(const Config& config) {
 
 /// Between two attempts to have the same fallback tuned.
 constexpr std::chrono::seconds kAskAgain{1};
-
-/// Of an entry that answers the problem.
-protocol::Source source_of(const cache::Entry& entry, const jit::Conditions& wanted) {
-  return entry.evidence.conditions == wanted ? protocol::Source::kHit : protocol::Source::kOther;
-}
 
 std::string title_of(const Problem& problem) {
   std::string title = problem.op->name;
@@ -269,15 +253,21 @@ std::optional<cache::Entry> Service::nearest_elsewhere(const Problem& problem) {
 
 Result<std::optional<Planned>> Service::stored(const Problem& problem,
                                                std::optional<cache::Entry>& nearest) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(auto record, store_.get(problem.key));
+  TILEWRIGHT_ASSIGN_OR_RETURN(const auto record, store_.get(problem.key));
   if (!record) {
     nearest = nearest_elsewhere(problem);
     return std::optional<Planned>();
   }
-  if (const cache::Entry* entry = record->nearest(problem.bindings, problem.conditions))
+  return planned_of(*record, problem, nearest);
+}
+
+Result<std::optional<Planned>> Service::planned_of(const cache::Record& record,
+                                                   const Problem& problem,
+                                                   std::optional<cache::Entry>& nearest) {
+  if (const cache::Entry* entry = record.nearest(problem.bindings, problem.conditions))
     nearest = *entry;
-  if (record->generator != planner_.generator()) return std::optional<Planned>();
-  const cache::Entry* entry = record->find(problem.bindings, problem.conditions);
+  if (record.generator != planner_.generator()) return std::optional<Planned>();
+  const cache::Entry* entry = record.find(problem.bindings, problem.conditions);
   if (!entry) return std::optional<Planned>();
   Planned planned;
   planned.entry = *entry;
@@ -363,78 +353,6 @@ Result<std::shared_ptr<const Reply>> Service::pack(const Problem& problem, const
   plan.image_bytes = reply->file_bytes;
   reply->with_images = protocol::encode_body(plan);
   return std::shared_ptr<const Reply>(std::move(reply));
-}
-
-Result<Service::Subscription> Service::subscribe(const protocol::Subscribe& request,
-                                                 Better better) {
-  TILEWRIGHT_ASSIGN_OR_RETURN(Problem problem, understand(request.problem));
-  Subscription subscription;
-  subscription.problem = problem.key.problem;
-  std::lock_guard lock(mutex_);
-  subscription.id = next_subscription_++;
-  subscribers_[subscription.id] = {std::move(problem), request.plan_version, std::move(better)};
-  return subscription;
-}
-
-void Service::tell(std::uint64_t subscription) {
-  Problem problem;
-  {
-    std::lock_guard lock(mutex_);
-    auto found = subscribers_.find(subscription);
-    if (found == subscribers_.end()) return;
-    problem = found->second.problem;
-  }
-  std::optional<cache::Entry> nearest;
-  auto known = stored(problem, nearest);
-  if (!known || !*known) return;
-  std::uint64_t version = version_of((*known)->entry);
-  Better better;
-  {
-    std::lock_guard lock(mutex_);
-    auto found = subscribers_.find(subscription);
-    if (found == subscribers_.end() || found->second.plan_version == version) return;
-    found->second.plan_version = version;
-    better = found->second.better;
-  }
-  ++counters_.notifications;
-  better(version);
-}
-
-std::size_t Service::subscribers() const {
-  std::lock_guard lock(mutex_);
-  return subscribers_.size();
-}
-
-void Service::unsubscribe(std::uint64_t subscription) {
-  std::lock_guard lock(mutex_);
-  subscribers_.erase(subscription);
-}
-
-void Service::refresh(const Digest& problem) {
-  if (problem.empty()) {
-    replies_.forget_all();
-  } else {
-    cache::Key key;
-    key.problem = problem;
-    // A fallback for sizes that nothing was tuned for stays what it is.
-    auto record = store_.get(key);
-    replies_.forget(problem, [&](const Reply& reply) {
-      if (!record || !*record) return true;
-      const cache::Entry* entry = (*record)->find(reply.bindings, reply.conditions);
-      // A range may have become narrower: then these sizes are tuned for once more.
-      if (!entry) return reply.source != protocol::Source::kFallback;
-      // Tuned, it is no fallback any more, even if it is the same plan.
-      return source_of(*entry, reply.conditions) != reply.source ||
-             version_of(*entry) != reply.plan_version;
-    });
-  }
-  std::vector<std::uint64_t> concerned;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, subscriber] : subscribers_)
-      if (problem.empty() || subscriber.problem.key.problem == problem) concerned.push_back(id);
-  }
-  for (std::uint64_t id : concerned) tell(id);
 }
 
 Result<std::uint64_t> Service::tune(const protocol::Tune& request, Scheduler::Listener listener) {

@@ -96,6 +96,11 @@ class Service {
   /// and in any case what a fallback may begin from.
   Result<std::optional<Planned>> stored(const Problem& problem,
                                         std::optional<cache::Entry>& nearest);
+  /// As stored(), of a record that was read.
+  Result<std::optional<Planned>> planned_of(const cache::Record& record, const Problem& problem,
+                                            std::optional<cache::Entry>& nearest);
+  std::optional<Problem> problem_of(std::uint64_t subscription) const;
+  void tell(std::uint64_t subscription, const Problem& problem, const cache::Record& record);
   /// What another device was given: its configs are a better guess than safe ones, if they are legal
   /// here. Measured before modelled.
   std::optional<cache::Entry> nearest_elsewhere(const Problem& problem);

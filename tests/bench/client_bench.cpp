@@ -34,7 +34,7 @@ std::shared_ptr<const jit::Context> context() {
 }
 
 void lookup(benchmark::State& state) {
-  Runtime runtime(context(), std::make_unique<OnePlan>());
+  Runtime runtime(context(), std::make_unique<OnePlan>(), {});
   const OperatorHandle* op = value_of(runtime.load(kOperator, "stamp.yaml", ""));
   const std::int64_t known = state.range(0);
   for (std::int64_t m = 0; m < known; ++m) {
@@ -54,7 +54,7 @@ BENCHMARK(lookup)->Arg(1)->Arg(1000)->ThreadRange(1, 2)->Unit(benchmark::kNanose
 
 void launch(benchmark::State& state) {
   auto device = context();
-  Runtime runtime(device, std::make_unique<OnePlan>());
+  Runtime runtime(device, std::make_unique<OnePlan>(), {});
   const OperatorHandle* op = value_of(runtime.load(kOperator, "stamp.yaml", ""));
   std::int64_t sizes[] = {1};
   PlanHandle* plan = value_of(runtime.plan(op, sizes));

@@ -100,18 +100,20 @@ TEST_F(ServerTest, AClientMaySubscribeToAThousandPlansAtOnce) {
     ++granted;
   }
   // A plan for all of them comes in at once.
+  Problem problem;
+  problem.op = std::make_shared<const templates::Operator>(sample_operator(4096));
+  problem.key = cache::Key::of(*problem.op, server_.planner.served);
+  std::vector<cache::Entry> entries;
   for (int i = 0; i < kPlans; ++i) {
-    Problem problem;
-    problem.op = std::make_shared<const templates::Operator>(sample_operator(4096));
-    problem.key = cache::Key::of(*problem.op, server_.planner.served);
     problem.bindings[problem.op->dimensions[0]] = i;
-    Planned planned = server_.planner.planned(problem, 5, "pointwise imported");
+    const Planned planned = server_.planner.planned(problem, 5, "pointwise imported");
     for (const auto& image : planned.images) must(server_.store->put_image(*image));
-    must(server_.store->update(problem.key, [&](cache::Record& record) {
-      record.generator = server_.planner.generator();
-      record.put(planned.entry);
-    }));
+    entries.push_back(planned.entry);
   }
+  must(server_.store->update(problem.key, [&](cache::Record& record) {
+    record.generator = server_.planner.generator();
+    for (const cache::Entry& entry : entries) record.put(entry);
+  }));
   auto source = cache::memory_store();
   must(source->put_image(sample_image(99)));
   std::ostringstream lines;
