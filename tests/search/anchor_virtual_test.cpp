@@ -91,7 +91,9 @@ class TwoPlans : public ::testing::Test {
     if (!report) return {};
     EXPECT_GE(report->choice, 0) << to_text(*report);
     EXPECT_TRUE(report->choice_verified) << to_text(*report);
-    if (store) EXPECT_TRUE(store_report(*store, *report, request));
+    if (store) {
+      EXPECT_TRUE(store_report(*store, *report, request));
+    }
     return std::move(*report);
   }
 
