@@ -200,7 +200,7 @@ TEST_F(Command, TunesServesFromTheStoreAndRecalls) {
 }
 
 TEST_F(Command, TunesUnderOtherConditionsStaySideBySide) {
-  const std::string tune = "tune " + kSmall + " --budget 2 --seed 7 --json";
+  const std::string tune = "tune " + kSmall + " --budget 6 --seed 7 --json";
   const auto get = [&](const std::string& flags) {
     auto got = run("get " + kSmall + " --json " + flags);
     EXPECT_EQ(got.code, 0) << got.out;
