@@ -25,10 +25,10 @@ must_run("configure" "Build files have been written"
          ${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/consumer -G Ninja
          -D CMAKE_PREFIX_PATH=${tree} -D CMAKE_CXX_COMPILER=${CXX})
 must_run("build" "" ${CMAKE_COMMAND} --build ${WORK}/consumer)
-must_run("the C program" "tilewright 1" ${WORK}/consumer/c_program)
+must_run("the C program" "tilewright 2" ${WORK}/consumer/c_program)
 must_run("the C++ program" "not_there" ${WORK}/consumer/cpp_program)
 must_run("configure without C++" "Build files have been written"
          ${CMAKE_COMMAND} -S ${CONSUMER}/../c_consumer -B ${WORK}/c_consumer -G Ninja
          -D CMAKE_PREFIX_PATH=${tree})
 must_run("build without C++" "" ${CMAKE_COMMAND} --build ${WORK}/c_consumer)
-must_run("the C program without C++" "tilewright 1" ${WORK}/c_consumer/c_program)
+must_run("the C program without C++" "tilewright 2" ${WORK}/c_consumer/c_program)
