@@ -108,7 +108,7 @@ class FakePlanner : public Planner {
   TuneSettings last_settings;
   std::string failed_prefix = "ab";  ///< two trials failed whose ids begin so
   jit::Conditions last_conditions;
-  bool verified = true;
+  std::atomic<bool> verified = true;
   std::int64_t reach = 0;  ///< of chosen_for to both sides of the sizes
   int tuned_image = 0;     ///< 0: another one of each tune
   int steps = 2;
