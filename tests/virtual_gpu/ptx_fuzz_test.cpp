@@ -62,7 +62,9 @@ void run_anything(Machine& machine) {
         std::memcpy(launch.parameters.data() + parameter.offset, &buffer, sizeof buffer);
     launch.print = [](std::string_view) {};
     Outcome outcome = machine.run(launch);
-    if (outcome.fault) EXPECT_FALSE(outcome.fault->report.empty());
+    if (outcome.fault) {
+      EXPECT_FALSE(outcome.fault->report.empty());
+    }
   }
 }
 
@@ -83,8 +85,9 @@ TEST(PtxFuzz, MutatedTextsAreRefusedWithAMessageOrRun) {
       continue;
     }
     ++refused;
-    if (machine.error().code != ErrorCode::kOutOfMemory)
+    if (machine.error().code != ErrorCode::kOutOfMemory) {
       EXPECT_THAT(machine.error().message, testing::HasSubstr("ptx line ")) << text;
+    }
     if (HasFailure()) return;
   }
   EXPECT_GT(refused, count / 4);

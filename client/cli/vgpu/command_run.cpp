@@ -142,12 +142,15 @@ bool print_reports(const fs::path& file) {
     const auto report = nlohmann::json::parse(line, nullptr, false);
     if (report.is_discarded()) continue;
     any = true;
+    // Some texts begin with the name of their check.
+    const std::string check = report.value("check", "fault") + ": ";
+    const std::string text = report.value("text", "");
     std::cerr << printable(fmt::format(
-        "{}: {}{}\n", report.value("check", "fault"),
+        "{}{}{}\n", text.starts_with(check) ? "" : check,
         report.value("line", 0) > 0
             ? fmt::format("{}:{}: ", report.value("source", ""), report.value("line", 0))
             : "",
-        report.value("text", "")));
+        text));
   }
   return any;
 }
