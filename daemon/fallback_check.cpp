@@ -31,13 +31,14 @@ std::size_t bytes_of(const jit::PlanTensor& tensor, const templates::Bindings& b
   return __builtin_mul_overflow(count, bytes_for(tensor.dtype, 1), &bytes) ? SIZE_MAX : bytes;
 }
 
-// A deadline that passed, and memory that others have, do not.
+// A deadline that passed, memory that others have, and a device that is slowed down do not.
 bool says_something_of_the_plan(ErrorCode failure) {
   switch (failure) {
     case ErrorCode::kHang:
     case ErrorCode::kOutOfMemory:
     case ErrorCode::kDeviceMemory:
     case ErrorCode::kBusy:
+    case ErrorCode::kThrottled:
       return false;
     default:
       return true;

@@ -308,7 +308,7 @@ Result<std::shared_ptr<const Reply>> Service::make_reply(const Problem& problem)
   // Once for each size, and not for each request: replies are kept.
   spdlog::log(tunes_in_background() ? spdlog::level::info : spdlog::level::warn,
               "{} is served untuned, with {}: {}", title_of(problem),
-              nearest ? "the configs of its nearest sizes" : "safe configs",
+              nearest ? "the nearest configs that are known" : "safe configs",
               tunes_in_background() ? "to be tuned in the background"
                                     : "nothing is tuned in the background");
   want_tune(*reply);

@@ -118,13 +118,14 @@ TEST_F(ServiceTest, WhatIsServedUntunedIsNamedOnceAndCounted) {
   EXPECT_EQ(counter("untuned"), 1);
   value_of(get(sample_problem(40)));
   spdlog::set_default_logger(before);
-  EXPECT_EQ(log.str(),
-            "warning: scale M=16 is served untuned, with safe configs: nothing is tuned in the "
-            "background\n"
-            "warning: scale M=17 is served untuned, with safe configs: nothing is tuned in the "
-            "background\n"
-            "warning: scale M=40 is served untuned, with the configs of its nearest sizes: nothing "
-            "is tuned in the background\n");
+  EXPECT_EQ(
+      log.str(),
+      "warning: scale M=16 is served untuned, with safe configs: nothing is tuned in the "
+      "background\n"
+      "warning: scale M=17 is served untuned, with safe configs: nothing is tuned in the "
+      "background\n"
+      "warning: scale M=40 is served untuned, with the nearest configs that are known: nothing "
+      "is tuned in the background\n");
 }
 
 TEST_F(ServiceTest, RanksThatAskDuringTunesEndWithOnePlanForEachBucket) {

@@ -14,23 +14,10 @@
 #include "search/record.h"
 #include "search/replay.h"
 #include "templates/operator/parse.h"
+#include "tests/search/tuner_fixture.h"
 
 namespace tilewright::search {
 namespace {
-
-constexpr const char* kSwiglu = R"(operator: swiglu
-dimensions: [M]
-inputs:
-  x: {dtype: bf16, shape: [M, 64]}
-  wg: {dtype: bf16, shape: [32, 64]}
-  wu: {dtype: bf16, shape: [32, 64]}
-body:
-  - gate = matmul(x, wg, transpose_b=true)
-  - up = matmul(x, wu, transpose_b=true)
-  - y = mul(silu(gate), up)
-outputs:
-  y: {dtype: bf16}
-)";
 
 class BundleMakeTest : public testing::Test {
  protected:
